@@ -1,0 +1,85 @@
+"""The `xtr-tf` command itself: global options, the list of subcommands, and how errors are shown.
+
+Importing this file must not import TensorFlow: `--help` answers at once. A command imports
+what it needs when it runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from typing import Annotated
+
+import click
+import typer
+
+from xtr_tf.cli import config, doctor
+from xtr_tf.errors import InputError
+from xtr_tf.version import __version__
+
+app = typer.Typer(
+    name="xtr-tf",
+    help="Train, index, serve and evaluate XTR multi-vector retrieval models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("doctor")(doctor.doctor)
+app.add_typer(config.app, name="config")
+
+
+def _print_version(requested: bool) -> None:
+    if requested:
+        typer.echo(f"xtr-tf {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _global_options(
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show TensorFlow's own messages, warnings and tracebacks.")
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    if not verbose:
+        _silence_third_parties()
+
+
+def _silence_third_parties() -> None:
+    """Keeps start-up noise from the user; must run before TensorFlow is imported."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    warnings.filterwarnings("ignore")
+    logging.getLogger("absl").setLevel(logging.ERROR)
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+
+
+def main() -> None:
+    """Runs the command line; bad input ends with one sentence on standard error and exit code 1."""
+    verbose = "--verbose" in sys.argv[1:]
+    try:
+        app(standalone_mode=False)
+    except click.exceptions.Abort:
+        _end("interrupted.", 130)
+    except click.exceptions.Exit as exit_:
+        sys.exit(exit_.exit_code)
+    except click.ClickException as error:
+        _end(f"{error.format_message()} Try `xtr-tf --help`.", error.exit_code)
+    except (InputError, OSError) as error:
+        if verbose:
+            raise
+        _end(str(error), 1)
+    except BrokenPipeError:
+        sys.exit(141)
+
+
+def _end(message: str, code: int) -> None:
+    typer.echo(f"xtr-tf: {message}", err=True)
+    sys.exit(code)

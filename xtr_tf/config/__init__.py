@@ -1,0 +1,1 @@
+"""Configuration: dataclasses, presets, and YAML files with overrides."""
