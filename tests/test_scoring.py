@@ -1,0 +1,151 @@
+"""f_XTR' against a slow NumPy reference and against f_ColBERT."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xtr_tf.scoring import IMPUTATIONS, flatten_queries, score_documents
+from xtr_tf.search.exact_searcher import ExactSearcher
+from xtr_tf.search.token_hits import hits_from_padded
+
+
+def normalised(generator: np.random.Generator, *shape: int) -> np.ndarray:
+    vectors = generator.standard_normal(shape).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def reference_xtr(queries, mask, vectors, documents, k_prime, imputation, constant, allowed):
+    """One loop a symbol of the definition; returns {query: {document: score}}."""
+    answers = []
+    for query, valid in zip(queries, mask, strict=True):
+        rows = query[valid]
+        retrieved = []
+        for row in rows:
+            similarities = vectors @ row
+            order = np.argsort(-similarities, kind="stable")[:k_prime]
+            retrieved.append([(documents[j], float(similarities[j])) for j in order])
+        missing = {
+            "top_k_prime": [row[-1][1] for row in retrieved],
+            "constant": [constant] * len(rows),
+        }.get(imputation, [0.0] * len(rows))
+        scores = {}
+        for document in {d for row in retrieved for d, _ in row if allowed[d]}:
+            parts, found = [], 0
+            for row, m in zip(retrieved, missing, strict=True):
+                own = [score for d, score in row if d == document]
+                found += bool(own)
+                parts.append(max(own) if own else m)
+            scores[document] = sum(parts) / (found if imputation == "none" else len(rows))
+        answers.append(scores)
+    return answers
+
+
+def run_xtr(queries, mask, vectors, documents, k_prime, top_k, **options):
+    searcher = ExactSearcher(vectors)
+    hits = searcher.search(flatten_queries(queries, mask), tf.constant(k_prime), tf.constant(0))
+    ranked = score_documents(
+        hits, mask, tf.constant(documents), int(documents.max()) + 1, tf.constant(top_k), **options
+    )
+    return ranked.ordinals.numpy(), ranked.scores.numpy()
+
+
+@st.composite
+def corpora(draw):
+    seed = draw(st.integers(0, 2**31))
+    generator = np.random.default_rng(seed)
+    lengths = generator.integers(1, 6, draw(st.integers(1, 12)))
+    documents = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+    vectors = normalised(generator, len(documents), 8)
+    queries = normalised(generator, draw(st.integers(1, 3)), draw(st.integers(1, 5)), 8)
+    mask = generator.random(queries.shape[:2]) < 0.7
+    return queries, mask, vectors, documents
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    corpus=corpora(),
+    k_prime=st.integers(1, 80),
+    imputation=st.sampled_from(IMPUTATIONS),
+    filtered=st.booleans(),
+)
+def test_equals_the_numpy_reference(corpus, k_prime, imputation, filtered):
+    queries, mask, vectors, documents = corpus
+    count = int(documents.max()) + 1
+    allowed = np.arange(count) % 2 == 0 if filtered else np.ones(count, bool)
+    expected = reference_xtr(queries, mask, vectors, documents, k_prime, imputation, 0.2, allowed)
+    ordinals, scores = run_xtr(
+        queries, mask, vectors, documents, k_prime, count + 2,
+        imputation=imputation, constant=0.2, allowed=tf.constant(allowed) if filtered else None,
+    )  # fmt: skip
+    assert not np.isnan(scores).any()
+    for row, answer in enumerate(expected):
+        found = {d: s for d, s in zip(ordinals[row], scores[row], strict=True) if d >= 0}
+        assert found.keys() == answer.keys()
+        assert (ordinals[row, len(found) :] == -1).all()
+        assert np.isneginf(scores[row, len(found) :]).all()
+        for document, score in answer.items():
+            np.testing.assert_allclose(found[document], score, atol=1e-5)
+        assert (np.diff(scores[row, : len(found)]) <= 0).all()
+
+
+@settings(deadline=None, max_examples=20)
+@given(corpus=corpora())
+def test_retrieving_every_token_gives_f_colbert(corpus):
+    queries, mask, vectors, documents = corpus
+    mask[:, 0] = True
+    ordinals, scores = run_xtr(queries, mask, vectors, documents, len(vectors), int(documents.max()) + 1)
+    for row, (query, valid) in enumerate(zip(queries, mask, strict=True)):
+        similarities = query[valid] @ vectors.T
+        colbert = [similarities[:, documents == d].max(axis=1).mean() for d in range(documents.max() + 1)]
+        np.testing.assert_allclose(scores[row], np.array(colbert)[ordinals[row]], atol=1e-5)
+
+
+def test_ties_are_broken_by_document_order():
+    vectors = np.tile(np.eye(4, dtype=np.float32)[:1], (6, 1))
+    documents = np.array([0, 1, 1, 2, 3, 4], np.int32)
+    ordinals, scores = run_xtr(
+        np.eye(4, dtype=np.float32)[None, :1], np.ones((1, 1), bool), vectors, documents, 6, 5
+    )
+    assert ordinals.tolist() == [[0, 1, 2, 3, 4]]
+    assert scores.tolist() == [[1.0] * 5]
+
+
+def test_a_negative_similarity_that_was_retrieved_stays_negative():
+    vectors = np.array([[-1.0, 0], [-0.5, 0.5]], np.float32)
+    ordinals, scores = run_xtr(
+        np.array([[[1.0, 0]]], np.float32), np.ones((1, 1), bool), vectors, np.array([0, 1], np.int32), 2, 2
+    )
+    assert ordinals.tolist() == [[1, 0]]
+    np.testing.assert_allclose(scores, [[-0.5, -1.0]])
+
+
+def test_a_query_without_tokens_finds_nothing():
+    generator = np.random.default_rng(0)
+    ordinals, scores = run_xtr(
+        normalised(generator, 2, 3, 8), np.zeros((2, 3), bool), normalised(generator, 5, 8),
+        np.arange(5, dtype=np.int32), 3, 2,
+    )  # fmt: skip
+    assert (ordinals == -1).all()
+    assert np.isneginf(scores).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"), [({"imputation": "mean"}, "imputation"), ({"top_k": 0}, "top_k")]
+)
+def test_bad_options_are_refused_inside_the_graph(options, sentence):
+    generator = np.random.default_rng(0)
+    arguments = {"top_k": 2, **options}
+    with pytest.raises(tf.errors.InvalidArgumentError, match=sentence):
+        run_in_graph(normalised(generator, 5, 8), normalised(generator, 1, 3, 8), **arguments)
+
+
+@tf.function
+def run_in_graph(vectors, queries, top_k, imputation="top_k_prime"):
+    similarities = tf.matmul(queries[0], vectors, transpose_b=True)
+    best = tf.math.top_k(similarities, 3)
+    hits = hits_from_padded(best.indices, best.values, tf.ones_like(best.indices, tf.bool))
+    return score_documents(hits, tf.ones([1, 3], tf.bool), tf.range(5), 5, top_k, imputation)

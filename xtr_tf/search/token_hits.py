@@ -1,0 +1,48 @@
+"""What a token search returns. Knows nothing of documents: scoring joins tokens to them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+
+class TokenHits(NamedTuple):
+    """Retrieved document tokens, one row a query token.
+
+    Rows may be short: an entry that is not `valid` has token 0 and score `-inf`, never NaN.
+    Entries of a row need not be sorted. The number of columns is whatever the longest row
+    needs, at most `k_prime` for every searcher that ranks exactly.
+
+    Attributes:
+        token_ids: `[rows, columns]` int32, ordinals of document tokens.
+        scores: `[rows, columns]` float32, inner products as the searcher knows them.
+        valid: `[rows, columns]` bool.
+        cutoffs: `[rows]` float32, the missing similarity m_i: the score of the last retrieved
+            token, an upper bound of everything not retrieved; 0 for a row that retrieved nothing.
+    """
+
+    token_ids: tf.Tensor
+    scores: tf.Tensor
+    valid: tf.Tensor
+    cutoffs: tf.Tensor
+
+
+def hits_from_padded(token_ids: tf.Tensor, scores: tf.Tensor, valid: tf.Tensor) -> TokenHits:
+    """Cleans padding and takes each row's lowest valid score as its cut-off.
+
+    Args:
+        token_ids: `[rows, columns]` int32, anything where not `valid`.
+        scores: `[rows, columns]` float32, anything (NaN too) where not `valid`.
+        valid: `[rows, columns]` bool.
+
+    Returns:
+        The hits in the form that `TokenHits` promises.
+    """
+    lowest = tf.reduce_min(tf.where(valid, scores, scores.dtype.max), axis=1)
+    return TokenHits(
+        token_ids=tf.where(valid, token_ids, 0),
+        scores=tf.where(valid, scores, -float("inf")),
+        valid=valid,
+        cutoffs=tf.where(tf.reduce_any(valid, axis=1), lowest, 0.0),
+    )
