@@ -12,7 +12,6 @@ import sys
 import warnings
 from typing import Annotated
 
-import click
 import typer
 
 from xtr_tf.cli import config, doctor
@@ -65,19 +64,20 @@ def main() -> None:
     """Runs the command line; bad input ends with one sentence on standard error and exit code 1."""
     verbose = "--verbose" in sys.argv[1:]
     try:
-        app(standalone_mode=False)
-    except click.exceptions.Abort:
+        sys.exit(app(standalone_mode=False))
+    except (typer.Abort, KeyboardInterrupt):
         _end("interrupted.", 130)
-    except click.exceptions.Exit as exit_:
-        sys.exit(exit_.exit_code)
-    except click.ClickException as error:
-        _end(f"{error.format_message()} Try `xtr-tf --help`.", error.exit_code)
+    except typer.Exit as end:
+        sys.exit(end.exit_code)
+    except typer.TyperException as error:
+        message = error.format_message()
+        if not message:  # a group named without a subcommand has printed its help
+            sys.exit(error.exit_code)
+        _end(f"{message.rstrip('.')}. Try `xtr-tf --help`.", error.exit_code)
     except (InputError, OSError) as error:
         if verbose:
             raise
         _end(str(error), 1)
-    except BrokenPipeError:
-        sys.exit(141)
 
 
 def _end(message: str, code: int) -> None:

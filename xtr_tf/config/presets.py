@@ -1,4 +1,4 @@
-"""Encoder sizes by name, each a small difference from another.
+"""Encoder sizes and whole runs by name, each a small difference from another.
 
 Sizes are those of the published checkpoints:
 [mT5](https://arxiv.org/abs/2010.11934), [T5](https://arxiv.org/abs/1910.10683) and
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from xtr_tf.config.run import RunConfig
 from xtr_tf.config.schema import EncoderConfig
 
 _T5_VOCABULARY_SIZE = 32_128
@@ -59,4 +60,8 @@ ENCODER_PRESETS: dict[str, EncoderConfig] = {
         )
         for size, config in _MT5.items()
     },
+}
+
+RUN_PRESETS: dict[str, RunConfig] = {
+    name: RunConfig(encoder=encoder) for name, encoder in ENCODER_PRESETS.items()
 }

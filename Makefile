@@ -1,0 +1,38 @@
+# Every target sets up what it needs first; `make help` lists them.
+SHELL := bash
+PYTHON := .venv/bin/python
+XTR_TF := .venv/bin/xtr-tf
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-all lint format lock clean
+
+help: ## List the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Install the locked environment into .venv (done by the others when needed)
+	@tools/setup.sh
+
+run: setup ## Run the product's main job end to end on the embedded example
+	@$(XTR_TF) doctor
+
+test: setup ## Run the tests, without the slow ones
+	@$(PYTHON) -m pytest
+
+test-all: setup ## Run every test, the slow ones too
+	@$(PYTHON) -m pytest -m "slow or not slow"
+
+lint: setup ## Check style and types
+	@$(PYTHON) -m ruff check .
+	@$(PYTHON) -m ruff format --check .
+	@$(PYTHON) -m mypy
+
+format: setup ## Rewrite the code in the house format
+	@$(PYTHON) -m ruff check --fix .
+	@$(PYTHON) -m ruff format .
+
+lock: ## Resolve pyproject.toml anew into both lock files
+	@tools/lock.sh
+
+clean: ## Remove what was made here: environments, caches, outputs
+	rm -rf .venv .uv .uv.tmp .setup.lock .parity .bench out build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,105 @@
+"""tools/setup.sh says in one sentence why it cannot go on, and does nothing when nothing is to be done."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+TOOLS = (
+    "awk",
+    "bash",
+    "cat",
+    "cut",
+    "df",
+    "dirname",
+    "flock",
+    "mkdir",
+    "mv",
+    "rm",
+    "sha256sum",
+    "tail",
+    "uname",
+)
+
+
+@pytest.fixture
+def checkout(repository: Path, tmp_path: Path) -> Path:
+    """A checkout with nothing installed, and a PATH in `bin` that holds the bare tools."""
+    copy = tmp_path / "checkout"
+    (copy / "tools").mkdir(parents=True)
+    (copy / "bin").mkdir()
+    for name in ("tools/setup.sh", "requirements.lock", "pyproject.toml", ".python-version"):
+        shutil.copy(repository / name, copy / name)
+    for tool in TOOLS:
+        found = shutil.which(tool)
+        assert found, f"{tool} is needed by the set-up"
+        (copy / "bin" / tool).symlink_to(found)
+    return copy
+
+
+def set_up(checkout: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": str(checkout / "bin"), "HOME": str(checkout), **variables}
+    return subprocess.run(
+        [checkout / "tools" / "setup.sh", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=checkout,
+    )
+
+
+def provide(checkout: Path, name: str, script: str) -> None:
+    file = checkout / "bin" / name
+    file.write_text(f"#!/bin/bash\n{script}\n")
+    file.chmod(0o755)
+
+
+def test_without_python(checkout: Path) -> None:
+    ended = set_up(checkout)
+    assert ended.returncode == 1
+    assert "setup: python3 (3.8 or newer) is missing" in ended.stderr
+
+
+def test_without_network(checkout: Path) -> None:
+    provide(checkout, "python3", f'exec {sys.executable} "$@"')
+    ended = set_up(checkout, PIP_NO_INDEX="1")
+    assert ended.returncode == 1
+    assert "could not be installed with pip" in ended.stderr
+    assert "check the network" in ended.stderr.splitlines()[-1]
+    assert not (checkout / ".venv").exists()
+
+
+def test_without_python_3_10(checkout: Path, repository: Path) -> None:
+    uv = subprocess.check_output([repository / "tools" / "setup.sh", "--uv"], text=True).strip()
+    (checkout / "bin" / "uv").symlink_to(uv)
+    ended = set_up(checkout, UV_PYTHON_DOWNLOADS="never")
+    assert ended.returncode == 1
+    assert "setup: Python 3.10 was not found and could not be fetched" in ended.stderr
+
+
+def test_without_space(checkout: Path) -> None:
+    (checkout / "bin" / "df").unlink()
+    provide(checkout, "df", "echo header; echo disk 1 1 12 1 /")
+    ended = set_up(checkout)
+    assert ended.returncode == 1
+    assert "Received: 12 MB free." in ended.stderr
+
+
+def test_unknown_option(checkout: Path) -> None:
+    ended = set_up(checkout, "--fast")
+    assert ended.returncode == 1
+    assert "Received: --fast" in ended.stderr
+
+
+def test_second_call_starts_at_once(repository: Path) -> None:
+    subprocess.run([repository / "tools/setup.sh"], check=True)
+    start = time.perf_counter()
+    ended = subprocess.run([repository / "tools/setup.sh"], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert time.perf_counter() - start < 1.0

@@ -1,0 +1,41 @@
+"""`xtr-tf config`: show what a run would be configured with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Show configurations.", no_args_is_help=True)
+
+ConfigFile = Annotated[
+    Path | None, typer.Argument(metavar="[FILE]", help="YAML file; without it, the defaults.")
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override one value, such as encoder.dropout=0."),
+]
+
+
+@app.command()
+def show(file: ConfigFile = None, overrides: Overrides = None) -> None:
+    """Print the resolved configuration as YAML that can be used as a file."""
+    import yaml
+
+    from xtr_tf.config.loading import load_config, to_mapping
+
+    typer.echo(yaml.safe_dump(to_mapping(load_config(file, overrides or ())), sort_keys=False), nl=False)
+
+
+@app.command()
+def presets() -> None:
+    """List the presets."""
+    from xtr_tf.config.presets import RUN_PRESETS
+
+    for name, preset in RUN_PRESETS.items():
+        encoder = preset.encoder
+        typer.echo(
+            f"{name:16} {encoder.num_layers} layers, {encoder.model_dim} wide, "
+            f"{encoder.num_heads} heads, {encoder.feed_forward}, vocabulary {encoder.vocabulary_size}"
+        )

@@ -1,0 +1,186 @@
+"""From a YAML file, a preset and `--set` overrides to one checked, frozen `RunConfig`.
+
+Knows dataclasses and YAML, not what the fields mean: types are read from the dataclasses'
+annotations, so that a new field needs no change here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from xtr_tf.config.presets import ENCODER_PRESETS, RUN_PRESETS
+from xtr_tf.config.run import RunConfig
+from xtr_tf.config.schema import EncoderConfig
+from xtr_tf.errors import InputError
+
+Config = TypeVar("Config")
+
+_PRESETS: dict[type, Mapping[str, Any]] = {RunConfig: RUN_PRESETS, EncoderConfig: ENCODER_PRESETS}
+
+
+def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -> RunConfig:
+    """Reads a run's configuration.
+
+    Example:
+    ```python
+    config = load_config("run.yaml", ["training.steps=100", "encoder.preset=mt5_small"])
+    ```
+
+    Args:
+        path: A YAML file; `None` starts from the defaults. A top-level `preset` names the
+            configuration that the file's values differ from, `encoder.preset` an encoder size.
+        overrides: `key=value` pairs with dotted keys, applied after the file.
+    """
+    settings = {} if path is None else read_yaml(Path(path))
+    for override in overrides:
+        _apply_override(settings, override)
+    return from_mapping(RunConfig, settings)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Reads a YAML file whose top level is a mapping."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            f"The configuration file does not exist; check its path. Received: {path}."
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"The configuration file cannot be read ({error}). Received: {path}.") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or "malformed"
+        raise InputError(f"{path} is not valid YAML{place}; mend it there. Received: {problem}.") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise InputError(
+            f"{path} must hold a mapping of sections such as `encoder:`. Received: {_kind(content)}."
+        )
+    return content
+
+
+def from_mapping(cls: type[Config], settings: Mapping[str, Any]) -> Config:
+    """Makes a frozen dataclass from nested mappings, refusing unknown keys and wrong types."""
+    return _differ(cls(), settings, "")
+
+
+def to_mapping(config: Any) -> dict[str, Any]:
+    """The nested mapping that `from_mapping` turns back into an equal configuration."""
+    return dataclasses.asdict(config, dict_factory=_lists)
+
+
+def _lists(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in pairs}
+
+
+def _differ(base: Config, settings: Mapping[str, Any], prefix: str) -> Config:
+    """Returns `base`, or the preset that `settings` names instead, with the other settings applied.
+
+    `prefix` is the dotted path of `base` within the whole configuration, for messages.
+    """
+    changes = dict(settings)
+    hints = typing.get_type_hints(type(base))
+    known = list(hints)
+    if presets := _PRESETS.get(type(base)):
+        known.append("preset")
+        if "preset" in changes:
+            base = _choose(presets, changes.pop("preset"), f"{prefix}preset")
+    for name, value in changes.items():
+        if name not in hints:
+            hint = _nearest(str(name), known, prefix)
+            raise InputError(f"Unknown configuration key{hint} Received: {prefix}{name}.")
+        changes[name] = _convert(hints[name], value, getattr(base, name), f"{prefix}{name}")
+    return dataclasses.replace(base, **changes)  # type: ignore[type-var]
+
+
+def _apply_override(settings: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not all(key.split(".")):
+        raise InputError(
+            f"An override has the form key=value, such as encoder.dropout=0. Received: {override}."
+        )
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise InputError(f"The value of an override must be valid YAML. Received: {override}.") from None
+    *sections, name = key.split(".")
+    for section in sections:
+        inner = settings.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise InputError(f"`{section}` is not a section and has no key below it. Received: {override}.")
+        settings = inner
+    settings[name] = value
+
+
+def _choose(presets: Mapping[str, Config], name: Any, key: str) -> Config:
+    if not isinstance(name, str) or name not in presets:
+        raise InputError(
+            f"Unknown preset for `{key}`{_nearest(str(name), list(presets), '')} Received: {name}."
+        )
+    return presets[name]
+
+
+def _nearest(name: str, known: list[str], prefix: str) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean `{prefix}{close[0]}`?"
+    return f"; known are {', '.join(known)}."
+
+
+def _convert(hint: Any, value: Any, base: Any, key: str) -> Any:
+    """Checks `value` against a field's annotation, and turns lists and mappings into what it asks for."""
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, Mapping):
+            raise InputError(f"`{key}` is a section of keys and values. Received: {_kind(value)}.")
+        return _differ(hint() if base is None else base, value, f"{key}.")
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in arguments:
+            return None
+        inner = next(argument for argument in arguments if argument is not type(None))
+        return _convert(inner, value, base, key)
+    if origin is typing.Literal:
+        if value not in arguments:
+            raise InputError(f"`{key}` must be one of {', '.join(map(str, arguments))}. Received: {value!r}.")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise InputError(f"`{key}` must be a list. Received: {_kind(value)}.")
+        return tuple(_convert(arguments[0], item, None, f"{key}[{i}]") for i, item in enumerate(value))
+    return _convert_scalar(hint, value, key)
+
+
+def _convert_scalar(hint: Any, value: Any, key: str) -> Any:
+    if hint is float and not isinstance(value, bool):
+        # YAML 1.1 reads 1e-3 as a string.
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            pass
+    elif isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
+        return value
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    raise InputError(f"`{key}` must be {names.get(hint, hint)}. Received: {value!r} ({_kind(value)}).")
+
+
+def _kind(value: Any) -> str:
+    names: dict[type, str] = {
+        bool: "true or false",
+        dict: "a mapping",
+        float: "a number",
+        int: "a whole number",
+        list: "a list",
+        str: "text",
+        type(None): "nothing",
+    }
+    return names.get(type(value), type(value).__name__)
