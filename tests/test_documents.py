@@ -1,0 +1,71 @@
+"""The commands that the documents show exist: make targets, subcommands and their options."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCUMENTS = ("README.md", "BUILD.md", "CONTRIBUTING.md")
+COMMAND = str(Path(sys.executable).parent / "xtr-tf")
+
+
+def commands(repository: Path, program: str) -> list[list[str]]:
+    """Every call of `program` in a bash block, comments and continuations removed."""
+    found = []
+    for document in DOCUMENTS:
+        for block in re.findall(r"```bash\n(.*?)```", (repository / document).read_text(), re.DOTALL):
+            for line in block.replace("\\\n", " ").splitlines():
+                words = shlex.split(line, comments=True)
+                if words and words[0] == program:
+                    found.append(words[1:])
+    return found
+
+
+def test_every_make_target_exists(repository: Path) -> None:
+    makefile = (repository / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
+    shown = {word for words in commands(repository, "make") for word in words if "=" not in word}
+    assert {"run", "test"} <= shown
+    assert shown <= targets
+
+
+def test_every_make_target_is_described(repository: Path) -> None:
+    helped = subprocess.check_output(["make", "-s", "-C", str(repository), "help"], text=True)
+    makefile = (repository / "Makefile").read_text()
+    for target in re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE):
+        assert re.search(rf"make {target}\s+\S", helped), target
+
+
+def test_every_subcommand_and_option_exists(repository: Path) -> None:
+    shown = commands(repository, "xtr-tf")
+    assert shown
+    for words in shown:
+        helped, options = help_of(words)
+        for option in options:
+            assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", helped), f"xtr-tf {' '.join(words)}"
+
+
+def help_of(words: list[str]) -> tuple[str, list[str]]:
+    """The help of the longest subcommand that begins `words`, and the options that `words` gives it."""
+    options = [word.split("=")[0] for word in words if word.startswith("-")]
+    path = []
+    for word in words[:2]:
+        if not re.fullmatch(r"[a-z][a-z-]*", word):
+            break
+        path.append(word)
+    for depth in range(len(path), 0, -1):
+        ended = subprocess.run(
+            [COMMAND, *path[:depth], "--help"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"COLUMNS": "400", "PATH": "/usr/bin:/bin", "TERM": "dumb"},
+        )
+        if ended.returncode == 0:
+            return ended.stdout, options
+    pytest.fail(f"no such command: xtr-tf {' '.join(words)}")
