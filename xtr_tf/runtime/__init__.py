@@ -1,0 +1,8 @@
+"""Running SavedModels through TensorFlow's C library, without Python TensorFlow."""
+
+from xtr_tf.runtime.saved_model_session import SavedModelSession as SavedModelSession
+from xtr_tf.runtime.session_options import SessionOptions as SessionOptions
+from xtr_tf.runtime.signature import Signature as Signature
+from xtr_tf.runtime.signature import TensorSpec as TensorSpec
+from xtr_tf.runtime.status import InvalidArgumentError as InvalidArgumentError
+from xtr_tf.runtime.status import StatusError as StatusError

@@ -1,0 +1,50 @@
+"""What the C library reports when a call fails, as Python exceptions.
+
+Codes are TensorFlow's, which are gRPC's; a server can pass them on unchanged.
+"""
+
+from __future__ import annotations
+
+import re
+
+from xtr_tf.errors import InputError
+
+INVALID_ARGUMENT = 3
+
+# "assertion failed: [words] [values]\n\t [[{{node ...}}]]": only the words and values are for people.
+_ASSERTION = "assertion failed: ["
+_NODES = re.compile(r"\s*\[\[\{\{(function_)?node .*", re.DOTALL)
+
+
+class StatusError(RuntimeError):
+    """A call to TensorFlow failed.
+
+    Attributes:
+        code: TensorFlow's (and gRPC's) status code.
+        message: What it said, without the names of graph nodes.
+    """
+
+    def __init__(self, code: int, message: str) -> None:
+        self.code = code
+        self.message = readable(message)
+        super().__init__(self.message)
+
+
+class InvalidArgumentError(StatusError, InputError):
+    """The model refused what it was given."""
+
+
+def readable(message: str) -> str:
+    """Reduces TensorFlow's message to its sentence."""
+    message = _NODES.sub("", message, count=1).strip()
+    _, found, assertion = message.partition(_ASSERTION)
+    if not found:
+        return message
+    sentence = " ".join(assertion.removesuffix("]").split("] [")).strip()
+    return sentence if sentence.endswith(".") else f"{sentence}."
+
+
+def status_error(code: int, message: str) -> StatusError:
+    """Returns the exception for a status that is not OK."""
+    kind = InvalidArgumentError if code == INVALID_ARGUMENT else StatusError
+    return kind(code, message)
