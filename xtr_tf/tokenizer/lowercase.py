@@ -1,0 +1,31 @@
+"""Unicode lower-casing in the graph, equal to `str.lower` in whatever locale the process runs.
+
+`tf.strings.lower` follows the default locale of the process: where that is Turkish,
+Azerbaijani or Lithuanian, some letters have other small forms, and a server would answer
+differently from the machine that trained its model. Those letters are replaced first.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+# The capitals that Unicode's SpecialCasing gives another small form in tr, az or lt.
+_LOCALE_DEPENDENT = "IJÌÍĨĮİ"
+
+
+def lowercase(strings: tf.Tensor) -> tf.Tensor:
+    """Lower-cases UTF-8 strings as Python's `str.lower` does.
+
+    Greek final sigma and the Turkish dotted capital İ (which becomes two code points)
+    included. The one difference: bytes that are not UTF-8 become U+FFFD here, where Python
+    has no such strings.
+
+    Args:
+        strings: String tensor of any shape.
+
+    Returns:
+        A string tensor of the same shape.
+    """
+    for capital in _LOCALE_DEPENDENT:
+        strings = tf.strings.regex_replace(strings, capital, capital.lower())
+    return tf.strings.lower(strings, encoding="utf-8")

@@ -1,0 +1,52 @@
+"""From places in a lower-cased text back to places in the original.
+
+Lower-casing can change how many bytes a character has (İ: 2 to 3, Ⱥ: 2 to 3, ẞ: 3 to 2), so
+SentencePiece's byte offsets, which count in the text it was given, are translated.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from xtr_tf.tokenizer.lowercase import lowercase
+
+
+class CharacterMap:
+    """Translates byte offsets of prepared strings to characters and bytes of the originals.
+
+    Args:
+        strings: `[batch]` original strings.
+        lowered: Whether the prepared strings are the lower-cased originals, or the originals.
+    """
+
+    def __init__(self, strings: tf.Tensor, lowered: bool) -> None:
+        characters = tf.strings.unicode_split(strings, "UTF-8")
+        prepared = characters.with_values(lowercase(characters.values)) if lowered else characters
+        self._original_bytes = _boundaries(characters)
+        self._prepared_bytes = _boundaries(prepared)
+
+    def characters(self, prepared_offsets: tf.RaggedTensor) -> tf.RaggedTensor:
+        """Byte offsets in the prepared text to character offsets, `[batch, (tokens)]` int32.
+
+        An offset inside a character counts as that character's start.
+        """
+        dense = tf.cast(prepared_offsets.to_tensor(0), tf.int32)
+        found = tf.searchsorted(self._prepared_bytes, dense, side="right") - 1
+        return tf.RaggedTensor.from_tensor(found, lengths=prepared_offsets.row_lengths())
+
+    def bytes(self, characters: tf.RaggedTensor) -> tf.RaggedTensor:
+        """Character offsets to byte offsets in the original text, `[batch, (tokens)]` int32."""
+        found = tf.gather(self._original_bytes, characters.to_tensor(0), batch_dims=1)
+        return tf.RaggedTensor.from_tensor(found, lengths=characters.row_lengths())
+
+
+def _boundaries(characters: tf.RaggedTensor) -> tf.Tensor:
+    """Byte offsets of every character and of the end, `[batch, most characters + 1]`.
+
+    Rows of shorter texts are filled with the largest int32, which no offset reaches.
+    """
+    widths = characters.with_values(tf.strings.length(characters.values)).to_tensor(0)
+    ends = tf.cumsum(widths, axis=1)
+    is_character = tf.sequence_mask(characters.row_lengths(), tf.shape(widths)[1])
+    ends = tf.where(is_character, ends, tf.int32.max)
+    return tf.pad(ends, [[0, 0], [1, 0]])
