@@ -1,0 +1,8 @@
+"""Makes the toy components importable by name, as TFX imports executors."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,16 @@
+"""Three components that do next to nothing, for testing runners."""
+
+from tfx import v1 as tfx
+
+
+@tfx.dsl.components.component
+def Produce(text: tfx.dsl.components.Parameter[str]) -> tfx.dsl.components.OutputDict(said=str):  # type: ignore
+    print("noise on standard output")
+    return {"said": text}
+
+
+@tfx.dsl.components.component
+def Shout(said: str) -> tfx.dsl.components.OutputDict(shouted=str):  # type: ignore
+    if "wrong" in said:
+        raise ValueError("The text must not be wrong. Received: wrong.")
+    return {"shouted": said.upper()}

@@ -1,0 +1,1 @@
+"""Where a pipeline runs: `local` on this machine, `vertex` on Vertex AI Pipelines."""

@@ -1,0 +1,143 @@
+"""Runs a pipeline on this machine, one line a component, with sqlite metadata.
+
+The order and the launching are TFX's own; this runner adds a lock, a progress line and a log
+file. Must not know what the components do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ml_metadata.proto import metadata_store_pb2
+from rich.live import Live
+from rich.spinner import Spinner
+from tfx.dsl.compiler import constants
+from tfx.orchestration import metadata
+from tfx.orchestration.local import runner_utils
+from tfx.orchestration.portable import launcher, runtime_parameter_utils, tfx_runner
+from tfx.proto.orchestration import pipeline_pb2
+from tfx.v1 import dsl
+
+from tfx_pipeline.runners.quiet import quiet
+from tfx_pipeline.runners.run_lock import run_lock
+from xtr_tf.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class ComponentResult:
+    """How one component of a run ended.
+
+    Attributes:
+        component: Its id.
+        seconds: Wall time.
+        cached: Whether the outputs of an earlier, identical execution were taken.
+    """
+
+    component: str
+    seconds: float
+    cached: bool
+
+
+class LocalRunner(tfx_runner.IrBasedRunner):
+    """Launches the components of a pipeline one after another.
+
+    Args:
+        started: Called with a component's id before it runs.
+        finished: Called with its result.
+    """
+
+    def __init__(self, started: Callable[[str], None], finished: Callable[[ComponentResult], None]) -> None:
+        self._started = started
+        self._finished = finished
+
+    def run_with_ir(
+        self, pipeline: pipeline_pb2.Pipeline, run_options: pipeline_pb2.RunOptions | None = None
+    ) -> None:
+        """Runs a compiled pipeline; an exception of a component ends the run."""
+        del run_options
+        run_id = dt.datetime.now(dt.timezone.utc).isoformat()
+        runtime_parameter_utils.substitute_runtime_parameter(
+            pipeline, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: run_id}
+        )
+        deployment = runner_utils.extract_local_deployment_config(pipeline)
+        connection = deployment.metadata_connection_config
+        store = metadata.Metadata(getattr(connection, connection.WhichOneof("connection_config")))
+        for node in pipeline.nodes:
+            component = node.pipeline_node.node_info.id
+            self._started(component)
+            start = time.perf_counter()
+            info = launcher.Launcher(
+                pipeline_node=node.pipeline_node,
+                mlmd_connection=store,
+                pipeline_info=pipeline.pipeline_info,
+                pipeline_runtime_spec=pipeline.runtime_spec,
+                executor_spec=runner_utils.extract_executor_spec(deployment, component),
+                custom_driver_spec=runner_utils.extract_custom_driver_spec(deployment, component),
+            ).launch()
+            cached = info is not None and _is_cached(store, info.execution_id)
+            self._finished(ComponentResult(component, time.perf_counter() - start, cached))
+
+
+def run_locally(pipeline: dsl.Pipeline, root: Path) -> list[ComponentResult]:
+    """Runs a pipeline under a lock, with a line a component; everything else goes to a log file.
+
+    Args:
+        pipeline: The pipeline, with sqlite metadata.
+        root: Its folder, for the lock and the logs.
+
+    Returns:
+        How each component ended.
+
+    Raises:
+        InputError: A component failed; the sentence names it, the reason and the log.
+    """
+    results: list[ComponentResult] = []
+    current = ""
+    stamp = dt.datetime.now(dt.timezone.utc).strftime("%Y%m%dT%H%M%S")
+    log = root / "logs" / f"{stamp}.log"
+
+    spinner = Spinner("dots")
+    # A live display would otherwise catch what components print, and show it.
+    with (
+        run_lock(root),
+        quiet(log) as console,
+        Live(spinner, console=console, transient=True, redirect_stdout=False, redirect_stderr=False),
+    ):
+
+        def started(component: str) -> None:
+            nonlocal current
+            current = component
+            spinner.update(text=component)
+
+        def finished(result: ComponentResult) -> None:
+            results.append(result)
+            note = "cached" if result.cached else f"{result.seconds:.1f} s"
+            console.print(f"  [green]✓[/] {result.component:28} {note}")
+
+        try:
+            LocalRunner(started, finished).run(pipeline)
+        except Exception as error:
+            console.print(f"  [red]✗[/] {current}")
+            reason = _first_cause(error)
+            raise InputError(
+                f"The component {current} failed: {reason.rstrip('.')}. Received: see {log}."
+            ) from error
+    return results
+
+
+def _is_cached(store: metadata.Metadata, execution_id: int) -> bool:
+    with store as handle:
+        executions = handle.store.get_executions_by_id([execution_id])
+    return bool(executions) and executions[0].last_known_state == metadata_store_pb2.Execution.CACHED
+
+
+def _first_cause(error: BaseException) -> str:
+    """The sentence of the exception that began the chain, which is the one a user can act on."""
+    while error.__cause__ is not None or error.__context__ is not None:
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
