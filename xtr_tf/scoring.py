@@ -88,7 +88,7 @@ def score_documents(
     ]
     with tf.control_dependencies([check for check in checks if check is not None]):
         query_of_row = tf.cast(tf.where(query_mask)[:, 0], tf.int32)
-        missing = _missing_similarities(hits.cutoffs, imputation, constant)
+        missing = missing_similarities(hits.cutoffs, imputation, constant)
     documents = tf.gather(document_of_token, hits.token_ids)
     valid = hits.valid
     if allowed is not None:
@@ -109,9 +109,8 @@ def score_documents(
     return _top_documents(tf.where(counts > 0, scores, -float("inf")), top_k)
 
 
-def _missing_similarities(
-    cutoffs: tf.Tensor, imputation: tf.Tensor, constant: tf.Tensor | float
-) -> tf.Tensor:
+def missing_similarities(cutoffs: tf.Tensor, imputation: tf.Tensor, constant: tf.Tensor | float) -> tf.Tensor:
+    """The similarity that stands in for what a row did not retrieve, `[rows]` float32; 0 under `none`."""
     constant = tf.convert_to_tensor(constant, tf.float32)
     other = tf.where(imputation == "constant", constant, 0.0)
     return tf.where(imputation == "top_k_prime", cutoffs, other)
