@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 XTR_TF := .venv/bin/xtr-tf
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all lint format lock clean
+.PHONY: help setup run test test-all lint format lock clean parity-env parity
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,14 @@ lint: setup ## Check style and types
 format: setup ## Rewrite the code in the house format
 	@$(PYTHON) -m ruff check --fix .
 	@$(PYTHON) -m ruff format .
+
+parity-env: ## Install torch and transformers into .parity, to compare with them
+	@tools/parity/setup.sh
+
+parity: setup parity-env ## Compare with transformers: fresh random weights, real shapes
+	@rm -rf .bench/parity
+	@.parity/bin/python tools/parity/write_golden.py .bench/parity --live
+	@XTR_TF_GOLDEN=.bench/parity $(PYTHON) -m pytest tests/encoder/test_golden.py
 
 lock: ## Resolve pyproject.toml anew into both lock files
 	@tools/lock.sh
