@@ -250,3 +250,61 @@ class TrainingConfig:
         for name in ("gradient_cache_chunk", "warmup_steps", "weight_decay", "gradient_clip"):
             require(getattr(self, name) >= 0, f"`training.{name}` must not be negative.", getattr(self, name))
         require(self.learning_rate > 0, "`training.learning_rate` must be positive.", self.learning_rate)
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexConfig:
+    """How token vectors are kept and searched.
+
+    Attributes:
+        kind: `scann` (fastest, smallest), `core` (stock TensorFlow ops, runs in any TF runtime)
+            or `exact` (brute force).
+        cells: k-means cells of `scann` and `core`; 0 takes 4 times the root of the tokens.
+        leaves: Cells a search looks into; 0 lets it follow from the cells and k'.
+        sample_size: Tokens the cells and codebooks are trained on; 0 takes 64 a cell.
+        training_rounds: k-means rounds.
+        seed: Of the sample and of k-means.
+        dims_per_block: Dimensions that share one 4-bit code (`scann`).
+        anisotropic_threshold: Similarity from which precision matters when codes are chosen
+            (`scann`); 0 makes a plain product quantiser.
+        reordering: Whether hits are scored again by int8 vectors (`scann`); costs `dim` bytes a token.
+        dtype: What `core` (`int8`, `bfloat16`) and `exact` (`float32`, `float16`, `bfloat16`) keep
+            vectors as; empty takes `int8` and `float16`.
+        num_shards: Searchers that the tokens are divided over in one model, merged exactly.
+        parallel_searches: Parts of a batch that one `scann` index searches at the same time.
+    """
+
+    kind: Literal["scann", "core", "exact"] = "scann"
+    cells: int = 0
+    leaves: int = 0
+    sample_size: int = 0
+    training_rounds: int = 10
+    seed: int = 0
+    dims_per_block: int = 2
+    anisotropic_threshold: float = 0.2
+    reordering: bool = False
+    dtype: Literal["", "int8", "bfloat16", "float16", "float32"] = ""
+    num_shards: int = 1
+    parallel_searches: int = 2
+
+    def __post_init__(self) -> None:
+        for name in ("cells", "leaves", "sample_size"):
+            value = getattr(self, name)
+            require(value >= 0, f"`index.{name}` must be 0 (automatic) or more.", value)
+        for name in ("training_rounds", "dims_per_block", "num_shards", "parallel_searches"):
+            require(getattr(self, name) >= 1, f"`index.{name}` must be positive.", getattr(self, name))
+        require(
+            0 <= self.anisotropic_threshold < 1,
+            "`index.anisotropic_threshold` must be in [0, 1).",
+            self.anisotropic_threshold,
+        )
+        allowed = {
+            "scann": ("",),
+            "core": ("", "int8", "bfloat16"),
+            "exact": ("", "float32", "float16", "bfloat16"),
+        }
+        require(
+            self.dtype in allowed[self.kind],
+            f"`index.dtype` of a {self.kind} index must be one of {allowed[self.kind]}.",
+            self.dtype,
+        )
