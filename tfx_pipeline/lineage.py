@@ -1,0 +1,173 @@
+"""Reads the metadata store: which runs there were, and what a model was made from.
+
+Only ML Metadata is imported, not TFX, so that these questions are answered in a second. Never
+writes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ml_metadata import metadata_store
+from ml_metadata.proto import metadata_store_pb2 as mlmd
+
+from xtr_tf.errors import InputError
+
+_OUTPUT_EVENTS = (mlmd.Event.OUTPUT, mlmd.Event.DECLARED_OUTPUT)
+_INPUT_EVENTS = (mlmd.Event.INPUT, mlmd.Event.DECLARED_INPUT)
+
+
+@dataclasses.dataclass(frozen=True)
+class ArtifactRecord:
+    """An artifact as the store knows it.
+
+    Attributes:
+        id: In the store.
+        type: Name of its type, such as `Model`.
+        uri: Where it is.
+        producer: Id of the component that made it, empty for an imported one.
+        properties: Declared and custom properties together.
+        depth: Steps upstream of the artifact that was asked for.
+    """
+
+    id: int
+    type: str
+    uri: str
+    producer: str
+    properties: dict[str, Any]
+    depth: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class ComponentRecord:
+    """One execution of a component."""
+
+    component: str
+    state: str
+    started: dt.datetime
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class RunRecord:
+    """One run of the pipeline, its components in the order they began."""
+
+    run_id: str
+    components: tuple[ComponentRecord, ...]
+
+    @property
+    def state(self) -> str:
+        """`complete`, `failed`, or `interrupted` if a component neither ended nor failed."""
+        states = {component.state for component in self.components}
+        if "FAILED" in states:
+            return "failed"
+        return "complete" if states <= {"COMPLETE", "CACHED"} else "interrupted"
+
+
+class Lineage:
+    """Answers questions about the runs recorded in a sqlite metadata store.
+
+    Args:
+        database: The store's file.
+
+    Example:
+    ```python
+    for run in Lineage(Path("out/pipeline/metadata.sqlite")).runs():
+        print(run.run_id, run.state)
+    ```
+    """
+
+    def __init__(self, database: Path) -> None:
+        if not database.is_file():
+            raise InputError(
+                f"There is no metadata store; run the pipeline first, or name its root. Received: {database}."
+            )
+        config = mlmd.ConnectionConfig()
+        config.sqlite.filename_uri = str(database)
+        config.sqlite.connection_mode = mlmd.SqliteMetadataSourceConfig.READONLY
+        self._store = metadata_store.MetadataStore(config)
+        self._artifact_types = {t.id: t.name for t in self._store.get_artifact_types()}
+
+    def runs(self) -> list[RunRecord]:
+        """All runs, the newest last."""
+        runs = []
+        for context in self._store.get_contexts_by_type("pipeline_run"):
+            executions = self._store.get_executions_by_context(context.id)
+            components = sorted(map(self._component, executions), key=lambda record: record.started)
+            runs.append(RunRecord(context.name, tuple(components)))
+        return sorted(runs, key=lambda run: run.run_id)
+
+    def artifacts(self, type_name: str) -> list[ArtifactRecord]:
+        """All live artifacts of a type, the newest last."""
+        found = self._store.get_artifacts_by_type(type_name)
+        live = [artifact for artifact in found if artifact.state == mlmd.Artifact.LIVE]
+        return [self._artifact(artifact) for artifact in sorted(live, key=lambda a: a.id)]
+
+    def find(self, path: str) -> ArtifactRecord:
+        """The artifact whose folder, or pushed folder, is `path`."""
+        wanted = path.rstrip("/")
+        for artifact in reversed(self._store.get_artifacts()):
+            record = self._artifact(artifact)
+            if wanted in (record.uri.rstrip("/"), str(record.properties.get("pushed_destination", ""))):
+                return record
+        raise InputError(
+            "No run recorded an artifact there; give a version directory that was pushed, or an artifact's "
+            f"folder. Received: {path}."
+        )
+
+    def upstream(self, artifact: ArtifactRecord) -> list[ArtifactRecord]:
+        """Everything that `artifact` was made from, nearest first, without repetitions."""
+        seen = {artifact.id}
+        found: list[ArtifactRecord] = []
+        frontier = [artifact.id]
+        depth = 0
+        while frontier:
+            depth += 1
+            makers = self._executions_of(frontier, _OUTPUT_EVENTS)
+            inputs = {
+                event.artifact_id
+                for event in self._store.get_events_by_execution_ids(sorted(makers))
+                if event.type in _INPUT_EVENTS
+            }
+            frontier = sorted(inputs - seen)
+            seen |= inputs
+            for source in self._store.get_artifacts_by_id(frontier):
+                found.append(dataclasses.replace(self._artifact(source), depth=depth))
+        return found
+
+    def _executions_of(self, artifact_ids: Iterable[int], kinds: tuple[Any, ...]) -> set[int]:
+        events = self._store.get_events_by_artifact_ids(list(artifact_ids))
+        return {event.execution_id for event in events if event.type in kinds}
+
+    def _component(self, execution: mlmd.Execution) -> ComponentRecord:
+        started = dt.datetime.fromtimestamp(execution.create_time_since_epoch / 1000, dt.timezone.utc)
+        elapsed = execution.last_update_time_since_epoch - execution.create_time_since_epoch
+        state = mlmd.Execution.State.Name(execution.last_known_state)
+        return ComponentRecord(self._node(execution.id), state, started, elapsed / 1000)
+
+    def _node(self, execution_id: int) -> str:
+        """The component's id, without the pipeline's name that TFX puts before it."""
+        for context in self._store.get_contexts_by_execution(execution_id):
+            if context.type == "node":
+                return str(context.name).rpartition(".")[2]
+        return ""
+
+    def _artifact(self, artifact: mlmd.Artifact) -> ArtifactRecord:
+        makers = self._executions_of([artifact.id], _OUTPUT_EVENTS)
+        properties = {
+            name: getattr(value, value.WhichOneof("value"))
+            for group in (artifact.properties, artifact.custom_properties)
+            for name, value in group.items()
+            if value.WhichOneof("value")
+        }
+        return ArtifactRecord(
+            id=artifact.id,
+            type=self._artifact_types.get(artifact.type_id, artifact.type),
+            uri=artifact.uri,
+            producer=self._node(min(makers)) if makers else "",
+            properties=properties,
+        )
