@@ -1,0 +1,157 @@
+"""Searching through the retriever's signatures, against a slow NumPy reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+QUERIES = ["highest mountain", "wie lang ist der Nil?", "東京"]
+
+
+def encode(signatures, queries):
+    encoded = signatures["encode_query"](tf.constant(queries))
+    return encoded["encodings"].numpy(), encoded["mask"].numpy()
+
+
+def reference(corpus, vectors, k_prime, allowed=None):
+    """f_XTR' of one query, `{document ordinal: score}`."""
+    similarities = vectors @ corpus.vectors.T
+    total: dict[int, float] = {}
+    missing_sum = 0.0
+    for row in similarities:
+        hits = np.argsort(-row, kind="stable")[:k_prime]
+        missing = row[hits[-1]]
+        missing_sum += missing
+        best: dict[int, float] = {}
+        for hit in hits:
+            document = int(corpus.document_of_token[hit])
+            if allowed is None or document in allowed:
+                best[document] = max(best.get(document, -np.inf), row[hit])
+        for document, score in best.items():
+            total[document] = total.get(document, 0.0) + score - missing
+    return {document: (gain + missing_sum) / len(vectors) for document, gain in total.items()}
+
+
+def ranking(corpus, scores, top_k):
+    ordered = sorted(scores, key=lambda document: (-scores[document], document))[:top_k]
+    return [corpus.documents[document].id.encode() for document in ordered]
+
+
+@pytest.mark.parametrize("k_prime", [1, 30, 100_000])
+def test_search_ranks_as_the_definition_says(signatures, tiny_corpus, k_prime):
+    found = signatures["search"](tf.constant(QUERIES), k_prime=tf.constant(k_prime), top_k=tf.constant(7))
+    encodings, mask = encode(signatures, QUERIES)
+    for position in range(len(QUERIES)):
+        scores = reference(tiny_corpus, encodings[position][mask[position]], k_prime)
+        expected = ranking(tiny_corpus, scores, 7)
+        ids = found["document_ids"].numpy()[position].tolist()
+        assert ids == expected + [b""] * (7 - len(expected))
+        values = sorted(scores.values(), reverse=True)[:7]
+        np.testing.assert_allclose(found["scores"].numpy()[position][: len(values)], values, atol=1e-5)
+
+
+def test_serving_default_uses_the_defaults(signatures):
+    default = signatures["serving_default"](tf.constant(QUERIES))
+    found = signatures["search"](tf.constant(QUERIES))
+    assert sorted(default) == ["document_ids", "scores"]
+    assert default["document_ids"].shape == [3, 5]
+    np.testing.assert_array_equal(default["document_ids"], found["document_ids"])
+    np.testing.assert_allclose(default["scores"], found["scores"], atol=1e-6)
+
+
+def test_a_batch_gives_each_query_its_own_answer(signatures):
+    together = signatures["search"](tf.constant(QUERIES))
+    for position, query in enumerate(QUERIES):
+        alone = signatures["search"](tf.constant([query]))
+        np.testing.assert_array_equal(alone["document_ids"][0], together["document_ids"][position])
+        np.testing.assert_allclose(alone["scores"][0], together["scores"][position], atol=1e-5)
+
+
+def test_titles_and_languages_are_returned(signatures, tiny_corpus):
+    found = signatures["search"](tf.constant(QUERIES))
+    by_id = {record.id.encode(): record for record in tiny_corpus.documents}
+    for identifier, title, language in zip(
+        *(found[name].numpy().ravel() for name in ("document_ids", "titles", "languages")), strict=True
+    ):
+        assert title.decode() == by_id[identifier].title
+        assert language.decode() == by_id[identifier].language
+
+
+def test_the_language_filter(signatures, tiny_corpus):
+    found = signatures["search"](
+        tf.constant(QUERIES),
+        k_prime=tf.constant(100),
+        top_k=tf.constant(60),
+        languages=tf.constant(["de", "ja"]),
+    )
+    encodings, mask = encode(signatures, QUERIES)
+    allowed = {
+        ordinal for ordinal, record in enumerate(tiny_corpus.documents) if record.language in ("de", "ja")
+    }
+    for position in range(len(QUERIES)):
+        scores = reference(tiny_corpus, encodings[position][mask[position]], 100, allowed)
+        expected = ranking(tiny_corpus, scores, 60)
+        assert expected
+        ids = found["document_ids"].numpy()[position].tolist()
+        assert [identifier for identifier in ids if identifier] == expected
+
+
+def test_an_empty_filter_lets_all_pass_and_an_unknown_language_none(signatures):
+    query = tf.constant(QUERIES[:1])
+    plain = signatures["search"](query)
+    for languages in ([], [""]):
+        same = signatures["search"](query, languages=tf.constant(languages, tf.string))
+        np.testing.assert_array_equal(same["document_ids"], plain["document_ids"])
+    none = signatures["search"](query, languages=tf.constant(["xx"]))
+    assert set(none["document_ids"].numpy().ravel()) == {b""}
+    assert np.isneginf(none["scores"]).all()
+
+
+def test_short_results_are_padded(signatures, tiny_corpus):
+    found = signatures["search"](tf.constant(QUERIES), k_prime=tf.constant(1), top_k=tf.constant(500))
+    ids, scores = found["document_ids"].numpy(), found["scores"].numpy()
+    assert ids.shape == scores.shape == (3, 500)
+    assert ((ids == b"") == np.isneginf(scores)).all()
+    assert (ids == b"").any()
+    assert not np.isnan(scores).any()
+
+
+def test_vectors_give_the_same_as_text(signatures):
+    encodings, mask = encode(signatures, QUERIES)
+    from_vectors = signatures["search_vectors"](tf.constant(encodings), tf.constant(mask))
+    from_text = signatures["search"](tf.constant(QUERIES))
+    np.testing.assert_array_equal(from_vectors["document_ids"], from_text["document_ids"])
+
+
+def test_token_hits_suffice_to_rank(signatures, tiny_corpus):
+    """What a client that merges shards does, here with one shard."""
+    hits = {
+        name: value.numpy()
+        for name, value in signatures["search_tokens"](tf.constant(QUERIES), k_prime=tf.constant(50)).items()
+    }
+    found = signatures["search"](tf.constant(QUERIES), k_prime=tf.constant(50), top_k=tf.constant(10))
+    assert len(set(hits["document_ids"])) == len(hits["document_ids"])
+    for query in range(len(QUERIES)):
+        rows = np.flatnonzero(hits["query_of_row"] == query)
+        scores = np.zeros(len(hits["document_ids"]))
+        counted = np.zeros(len(hits["document_ids"]), bool)
+        for row in rows:
+            best = np.full(len(scores), -np.inf)
+            np.maximum.at(best, hits["documents"][row], hits["scores"][row])
+            scores += np.where(np.isfinite(best), best, hits["cutoffs"][row])
+            counted |= np.isfinite(best)
+        scores = np.where(counted, scores / len(rows), -np.inf)
+        order = np.argsort(-scores, kind="stable")[:10]
+        assert hits["document_ids"][order].tolist() == found["document_ids"].numpy()[query].tolist()
+        np.testing.assert_allclose(scores[order], found["scores"].numpy()[query], atol=1e-5)
+    owners = tiny_corpus.document_of_token[hits["token_ids"]]
+    names = np.array([record.id.encode() for record in tiny_corpus.documents])
+    np.testing.assert_array_equal(names[owners], hits["document_ids"][hits["documents"]])
+
+
+def test_an_empty_batch_is_answered(signatures):
+    for name in ("serving_default", "search", "explain"):
+        found = signatures[name](tf.constant([], tf.string))
+        assert found["document_ids"].shape == [0, 5], name
+    assert signatures["search_tokens"](tf.constant([], tf.string))["token_ids"].shape[0] == 0

@@ -1,0 +1,144 @@
+"""The module that is exported: strings in, ranked documents out.
+
+Joins the parts and owns none of their work: ids come from the tokenizer, vectors from the encoder,
+token hits from the searcher, scores from `xtr_tf.scoring`. What callers see is in `signatures.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import tensorflow as tf
+
+from xtr_tf.encoder import Encoder
+from xtr_tf.errors import InputError
+from xtr_tf.retriever.document_table import DocumentTable
+from xtr_tf.retriever.encoded_texts import EncodedTexts
+from xtr_tf.retriever.search_defaults import SearchDefaults
+from xtr_tf.retriever.search_request import SearchRequest
+from xtr_tf.retriever.token_table import TokenTable
+from xtr_tf.scoring import RankedDocuments, flatten_queries, score_documents
+from xtr_tf.search.token_hits import TokenHits
+from xtr_tf.search.token_searcher import TokenSearcher
+from xtr_tf.tokenizer import Tokenizer
+
+
+class Retriever(tf.Module):
+    """Multi-vector retrieval with [XTR](https://arxiv.org/abs/2304.01982) in one module.
+
+    Args:
+        encoder: Gives a vector to every token.
+        tokenizer: Whose ids the encoder was trained on.
+        searcher: Holds the vectors of all document tokens.
+        document_of_token: `[tokens]` integers, ordinals of the documents that own them.
+        documents: What is returned for a document.
+        tokens: Pieces and places of the tokens, for explanations; they are left out without it.
+        defaults: What a request that names no parameters is answered with.
+
+    Example:
+        >>> retriever = Retriever(encoder, tokenizer, ExactSearcher(vectors), owners, documents)
+        >>> search = build_signatures(retriever)["serving_default"]
+        >>> search(tf.constant(["highest mountain"]))["document_ids"]
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        tokenizer: Tokenizer,
+        searcher: TokenSearcher,
+        document_of_token: np.ndarray,
+        documents: DocumentTable,
+        tokens: TokenTable | None = None,
+        defaults: SearchDefaults | None = None,
+    ) -> None:
+        super().__init__(name="retriever")
+        _check_sizes(encoder, searcher, document_of_token, documents, tokens)
+        self.tokenizer = tokenizer
+        self.searcher = searcher
+        self.documents = documents
+        self.tokens = tokens
+        self.defaults = defaults or SearchDefaults()
+        self.dim = searcher.dim
+        self.document_of_token = tf.Variable(
+            np.asarray(document_of_token, np.int32), trainable=False, name="document_of_token"
+        )
+        # While a Keras object is saved it swaps its variables for copies, which the loader of TensorFlow
+        # Serving does not find. So its variables are tracked here, and the object itself only closed over.
+        self.encoder_variables = [variable.value for variable in encoder.variables]
+        self._encode = lambda ids: (encoder(ids), encoder.mask(ids))
+
+    def query_ids(self, queries: tf.Tensor) -> tf.RaggedTensor:
+        """Piece ids of `[batch]` strings, cut to the longest query: `[batch, (tokens)]` int32."""
+        return self.tokenizer.ragged(queries, self.tokenizer.config.query_length)
+
+    def document_ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Piece ids of `[batch]` strings, cut to the longest document: `[batch, (tokens)]` int32."""
+        return self.tokenizer.ragged(texts, self.tokenizer.config.document_length)
+
+    def encode(self, ids: tf.RaggedTensor) -> EncodedTexts:
+        """Encodes piece ids, padded to the longest row of the batch."""
+        return EncodedTexts(*self._encode(ids.to_tensor(self.tokenizer.pad_id)))
+
+    def find_tokens(self, queries: EncodedTexts, k_prime: tf.Tensor, leaves: tf.Tensor) -> TokenHits:
+        """Searches the tokens of all queries at once.
+
+        Returns:
+            Hits of the rows of `flatten_queries`.
+        """
+        rows = flatten_queries(queries.encodings, queries.mask)
+        count = tf.shape(rows)[0]
+        # A batch of nothing but blank queries has no row, which not every search op can take.
+        rows = tf.pad(rows, [[0, tf.cast(count == 0, tf.int32)], [0, 0]])
+        hits = self.searcher.search(rows, k_prime, leaves)
+        return TokenHits(*(part[:count] for part in hits))
+
+    def rank(self, hits: TokenHits, queries: EncodedTexts, request: SearchRequest) -> RankedDocuments:
+        """Scores the documents that own the hits, after the request's language filter if it has one."""
+        score = functools.partial(
+            score_documents,
+            hits,
+            queries.mask,
+            self.document_of_token,
+            self.documents.num_documents,
+            request.top_k,
+            request.imputation,
+            request.constant,
+        )
+        if request.languages is None:
+            return score()
+        languages = request.languages
+        return tf.cond(
+            tf.reduce_any(languages != ""),
+            lambda: score(allowed=self.documents.in_languages(languages)),
+            score,
+        )
+
+    def search(self, queries: EncodedTexts, request: SearchRequest) -> RankedDocuments:
+        """Finds and ranks documents."""
+        return self.rank(self.find_tokens(queries, request.k_prime, request.leaves), queries, request)
+
+
+def _check_sizes(
+    encoder: Encoder,
+    searcher: TokenSearcher,
+    document_of_token: np.ndarray,
+    documents: DocumentTable,
+    tokens: TokenTable | None,
+) -> None:
+    if encoder.config.projection_dim != searcher.dim:
+        raise InputError(
+            "The index was made from vectors of another width than the encoder's; encode the corpus with it. "
+            f"Received: index {searcher.dim}, encoder {encoder.config.projection_dim}."
+        )
+    counts = {"index": searcher.num_tokens, "document_of_token": len(document_of_token)}
+    if tokens is not None:
+        counts["token table"] = tokens.num_tokens
+    if len(set(counts.values())) > 1:
+        raise InputError(f"The parts of a retriever must count the same tokens. Received: {counts}.")
+    first, last = int(np.min(document_of_token)), int(np.max(document_of_token))
+    if first < 0 or last >= documents.num_documents:
+        raise InputError(
+            f"Tokens must belong to the documents 0 to {documents.num_documents - 1}. "
+            f"Received: documents {first} to {last}."
+        )
