@@ -1,0 +1,61 @@
+"""A tensor in a file that is known by shape and dtype, and read only when asked for.
+
+Must not know any file format: each reader makes these, and everything after it uses them alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+_DTYPES = {
+    **{
+        name: np.dtype(name)
+        for name in (
+            *("float64", "float32", "float16", "bool"),
+            *("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8"),
+        )
+    },
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class LazyTensor:
+    """One tensor of a checkpoint.
+
+    Attributes:
+        shape: Its dimensions as stored.
+        dtype: The name of its element type, such as `float32` or `bfloat16`.
+        read: Returns the values, memory-mapped where the format allows it. Every call reads anew,
+            so that nothing is held between calls.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    read: Callable[[], np.ndarray]
+
+
+def numpy_dtype(name: str) -> np.dtype:
+    """Returns the NumPy dtype of a name; KeyError if files may not hold it, as with objects."""
+    return _DTYPES[name]
+
+
+def mapped_array(path: Path, offset: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Maps little-endian values of a file, C-ordered, without reading them.
+
+    Args:
+        path: The file.
+        offset: Where the first value starts, in bytes.
+        dtype: Name of the element type.
+        shape: Dimensions of the array.
+    """
+    count = math.prod(shape)
+    if count == 0:
+        return np.empty(shape, numpy_dtype(dtype))
+    return np.memmap(path, dtype=numpy_dtype(dtype), mode="r", offset=offset, shape=(count,)).reshape(shape)
