@@ -1,0 +1,46 @@
+"""f_ColBERT against NumPy."""
+
+from __future__ import annotations
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import tensorflow as tf
+
+from xtr_tf.losses import sum_of_max_scores
+
+
+@hypothesis.settings(max_examples=200, deadline=None, database=None)
+@hypothesis.given(st.integers(0, 2**32))
+def test_equals_the_reference(seed):
+    rng = np.random.default_rng(seed)
+    query_count, n, document_count, m = rng.integers(1, 5, 4)
+    queries = rng.normal(size=[query_count, n, 3]).astype(np.float32)
+    documents = rng.normal(size=[document_count, m, 3]).astype(np.float32)
+    query_mask = rng.random([query_count, n]) < 0.8
+    document_mask = rng.random([document_count, m]) < 0.7
+    expected = np.zeros([query_count, document_count])
+    for q in range(query_count):
+        for d in range(document_count):
+            if query_mask[q].any() and document_mask[d].any():
+                similarities = queries[q][query_mask[q]] @ documents[d][document_mask[d]].T
+                expected[q, d] = similarities.max(axis=1).mean()
+    scores = sum_of_max_scores(queries, query_mask, documents, document_mask)
+    np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_gradient_equals_that_of_plain_operations():
+    rng = np.random.default_rng(0)
+    queries = tf.constant(rng.normal(size=[3, 4, 8]).astype(np.float32))
+    documents = tf.constant(rng.normal(size=[5, 6, 8]).astype(np.float32))
+    weights = rng.normal(size=[3, 5]).astype(np.float32)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([queries, documents])
+        ours = sum_of_max_scores(queries, tf.ones([3, 4], bool), documents, tf.ones([5, 6], bool), block=2)
+        similarities = tf.einsum("qnx,dmx->qndm", queries, documents)
+        plain = tf.reduce_mean(tf.reduce_max(similarities, axis=-1), axis=1)
+        ours, plain = tf.reduce_sum(ours * weights), tf.reduce_sum(plain * weights)
+    for vectors in (queries, documents):
+        np.testing.assert_allclose(
+            tape.gradient(ours, vectors), tape.gradient(plain, vectors), rtol=1e-4, atol=1e-6
+        )

@@ -1,0 +1,207 @@
+"""f_XTR against a slow, obvious NumPy reference, and against what is easily got wrong."""
+
+from __future__ import annotations
+
+import functools
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xtr_tf.losses import sum_of_max_scores, token_retrieval_scores
+
+
+def reference(queries, query_mask, documents, document_mask, k_train, candidates):
+    """f_XTR and Z token by token, as the paper defines them."""
+    scores = np.zeros(candidates.shape)
+    counts = np.zeros(candidates.shape)
+    for q in range(len(queries)):
+        for i in np.flatnonzero(query_mask[q]):
+            tokens = [
+                (d, float(queries[q, i] @ documents[d, j]))
+                for d in np.flatnonzero(candidates[q])
+                for j in np.flatnonzero(document_mask[d])
+            ]
+            ranked = sorted((value for _, value in tokens), reverse=True)
+            threshold = ranked[k_train - 1] if len(ranked) >= k_train else -np.inf
+            for d in range(len(documents)):
+                retrieved = [value for document, value in tokens if document == d and value >= threshold]
+                if retrieved:
+                    scores[q, d] += max(retrieved)
+                    counts[q, d] += 1
+    return np.where(counts > 0, scores / np.maximum(counts, 1), 0.0), counts
+
+
+@functools.cache
+def traced(k_train: int, block: int | None):
+    vectors, mask = tf.TensorSpec([None, None, 3]), tf.TensorSpec([None, None], tf.bool)
+
+    @tf.function(input_signature=[vectors, mask, vectors, mask, mask])
+    def score(queries, query_mask, documents, document_mask, candidates):
+        return token_retrieval_scores(
+            queries, query_mask, documents, document_mask, k_train, candidates, block=block
+        )
+
+    return score
+
+
+def random_case(seed: int):
+    """Small integers as vectors, so that sums are exact and ties, zeros and negative maxima abound."""
+    rng = np.random.default_rng(seed)
+    query_count, n, document_count, m = rng.integers(1, [4, 5, 6, 5])
+    queries = rng.integers(-2, 3, [query_count, n, 3]).astype(np.float32)
+    documents = rng.integers(-2, 3, [document_count, m, 3]).astype(np.float32)
+    query_mask = rng.random([query_count, n]) < 0.8
+    document_mask = rng.random([document_count, m]) < rng.choice([0.3, 0.9])
+    candidates = rng.random([query_count, document_count]) < 0.8
+    return queries, query_mask, documents, document_mask, candidates
+
+
+@hypothesis.settings(max_examples=2000, deadline=None, database=None)
+@hypothesis.given(st.integers(0, 2**32), st.sampled_from([1, 2, 3, 5, 9, 40]), st.sampled_from([None, 1, 2]))
+def test_equals_the_reference(seed, k_train, block):
+    queries, query_mask, documents, document_mask, candidates = random_case(seed)
+    result = traced(k_train, block)(queries, query_mask, documents, document_mask, candidates)
+    scores, counts = reference(queries, query_mask, documents, document_mask, k_train, candidates)
+    np.testing.assert_allclose(result.scores, scores, rtol=1e-6, atol=1e-6)
+    np.testing.assert_array_equal(result.retrieving_tokens, counts)
+
+
+def unit_vectors(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    vectors = rng.normal(size=shape).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def queries_and_documents(similarities: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
+    """One query and documents whose similarities are `similarities` `[D, n, m]`.
+
+    The query's tokens are the axes of the space, so that the gradient of a document token's
+    coordinate i is the gradient of its similarity with query token i.
+    """
+    n = similarities.shape[1]
+    queries = np.eye(n, dtype=np.float32)[None]
+    return tf.constant(queries), tf.constant(similarities.transpose(0, 2, 1).astype(np.float32))
+
+
+def score(similarities: np.ndarray, k_train: int):
+    queries, documents = queries_and_documents(similarities)
+    masks = tf.ones(queries.shape[:2], tf.bool), tf.ones(documents.shape[:2], tf.bool)
+    return token_retrieval_scores(queries, masks[0], documents, masks[1], k_train)
+
+
+def test_a_retrieved_negative_similarity_keeps_its_value_and_counts():
+    similarities = np.array([[[-0.5, -0.6], [-0.2, -0.7]], [[-0.9, -0.8], [0.4, 0.3]]])
+    result = score(similarities, k_train=1)
+    # Token 0's best is -0.5 in document 0, token 1's is 0.4 in document 1.
+    np.testing.assert_allclose(result.scores, [[-0.5, 0.4]])
+    np.testing.assert_array_equal(result.retrieving_tokens, [[1, 1]])
+
+
+def test_a_retrieved_zero_similarity_counts():
+    result = score(np.array([[[0.0], [0.8]], [[-0.3], [0.1]]]), k_train=1)
+    np.testing.assert_allclose(result.scores, [[0.4, 0.0]])
+    np.testing.assert_array_equal(result.retrieving_tokens, [[2, 0]])
+
+
+def test_the_threshold_is_that_of_the_query_token_and_not_of_the_query():
+    # Token 0 is close to everything; one threshold for the query would leave token 1 without any.
+    result = score(np.array([[[0.9, 0.8], [0.1, 0.0]], [[0.7, 0.6], [0.2, 0.0]]]), k_train=1)
+    np.testing.assert_allclose(result.scores, [[0.9, 0.2]])
+    np.testing.assert_allclose(result.threshold, [[0.9, 0.2]])
+
+
+@pytest.mark.parametrize("k_train", [9, 12, 1000])
+def test_with_everything_retrieved_it_is_sum_of_max(k_train):
+    rng = np.random.default_rng(0)
+    queries, documents = unit_vectors(rng, 2, 4, 8), unit_vectors(rng, 3, 5, 8)
+    query_mask = tf.constant([[True] * 4, [True, True, False, False]])
+    document_mask = tf.sequence_mask([5, 3, 1], 5)
+    result = token_retrieval_scores(queries, query_mask, documents, document_mask, k_train)
+    np.testing.assert_allclose(
+        result.scores, sum_of_max_scores(queries, query_mask, documents, document_mask), rtol=1e-6
+    )
+
+
+def test_tokens_that_tie_with_the_threshold_are_all_retrieved_in_any_order():
+    similarities = np.array([[[0.5, 0.5]], [[0.9, 0.1]], [[0.5, 0.2]]])
+    for order in ([0, 1, 2], [2, 1, 0], [1, 2, 0]):
+        result = score(similarities[order], k_train=2)
+        np.testing.assert_array_equal(result.retrieving_tokens, [[1, 1, 1]])
+        np.testing.assert_allclose(result.scores, np.array([[0.5, 0.9, 0.5]])[:, order])
+
+
+def test_nothing_retrieved_scores_zero_without_a_gradient():
+    queries, documents = queries_and_documents(np.array([[[0.9, 0.8]], [[0.1, 0.2]]]))
+    with tf.GradientTape() as tape:
+        tape.watch(documents)
+        result = token_retrieval_scores(queries, tf.ones([1, 1], bool), documents, tf.ones([2, 2], bool), 1)
+        loser = result.scores[0, 1]
+    assert loser == 0
+    np.testing.assert_array_equal(tape.gradient(loser, documents), np.zeros([2, 2, 1]))
+
+
+def test_padding_never_counts_never_retrieves_never_blocks():
+    """A garbage token under the mask changes nothing, wherever it is."""
+    rng = np.random.default_rng(1)
+    queries, documents = unit_vectors(rng, 2, 3, 8), unit_vectors(rng, 3, 4, 8)
+    plain = token_retrieval_scores(queries, tf.ones([2, 3], bool), documents, tf.ones([3, 4], bool), 3)
+    # The padding tokens are copies of query tokens: unmasked, they would win every retrieval.
+    padded_queries = np.concatenate([queries, queries[:, :1] * 5], axis=1)
+    padded_documents = np.concatenate([documents, np.broadcast_to(queries[0, :2] * 9, [3, 2, 8])], axis=1)
+    padded = token_retrieval_scores(
+        padded_queries, tf.sequence_mask([3, 3], 4), padded_documents, tf.sequence_mask([4, 4, 4], 6), 3
+    )
+    np.testing.assert_array_equal(padded.scores, plain.scores)
+    np.testing.assert_array_equal(padded.retrieving_tokens, plain.retrieving_tokens)
+
+
+def test_documents_that_are_no_candidates_do_not_take_the_place_of_others():
+    similarities = np.array([[[0.5]], [[0.9]], [[0.4]]])
+    queries, documents = queries_and_documents(similarities)
+    masks = tf.ones([1, 1], tf.bool), tf.ones([3, 1], tf.bool)
+    candidates = tf.constant([[True, False, True]])
+    result = token_retrieval_scores(queries, masks[0], documents, masks[1], 1, candidates)
+    np.testing.assert_allclose(result.scores, [[0.5, 0.0, 0.0]])
+
+
+def test_blocks_change_neither_value_nor_gradient():
+    rng = np.random.default_rng(2)
+    queries, documents = tf.constant(unit_vectors(rng, 3, 4, 8)), tf.constant(unit_vectors(rng, 7, 5, 8))
+    query_mask = tf.sequence_mask([4, 2, 3], 4)
+    document_mask = tf.sequence_mask([5, 4, 1, 2, 3, 5, 5], 5)
+    weights = tf.constant(rng.normal(size=[3, 7]).astype(np.float32))
+
+    def value_and_gradients(block):
+        with tf.GradientTape() as tape:
+            tape.watch([queries, documents])
+            scores = token_retrieval_scores(queries, query_mask, documents, document_mask, 6, block=block)
+            value = tf.reduce_sum(weights * scores.scores)
+        return [value, *tape.gradient(value, [queries, documents])]
+
+    whole = value_and_gradients(7)
+    for block in (1, 2, 3, None):
+        for ours, theirs in zip(value_and_gradients(block), whole, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("recall", [1.0, 0.95])
+def test_xla_compiles_it_and_agrees(recall):
+    """Also with the approximate top-k of a TPU, which XLA makes exact on other devices."""
+    rng = np.random.default_rng(3)
+    queries, documents = tf.constant(unit_vectors(rng, 4, 8, 16)), tf.constant(unit_vectors(rng, 6, 32, 16))
+    masks = tf.ones([4, 8], tf.bool), tf.sequence_mask([32, 20, 5, 32, 1, 8], 32)
+
+    def value_and_gradient(queries, documents, recall):
+        with tf.GradientTape() as tape:
+            tape.watch(documents)
+            result = token_retrieval_scores(
+                queries, masks[0], documents, masks[1], k_train=8, recall=recall, block=2
+            )
+            value = tf.reduce_sum(result.scores)
+        return result.scores, tape.gradient(value, documents)
+
+    compiled = tf.function(value_and_gradient, jit_compile=True)(queries, documents, recall)
+    for ours, theirs in zip(compiled, value_and_gradient(queries, documents, 1.0), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
