@@ -1,0 +1,117 @@
+"""What a system found: ranked documents of every query, and the TREC file of them."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from xtr_tf.corpus.files import write_aside
+from xtr_tf.errors import InputError
+
+
+class Run:
+    """Ranked documents by query.
+
+    Scores are float32 and decrease strictly: a score that equals the one before it is lowered by the
+    smallest step there is. Every tool that reads a run, whatever its rule for ties, then sees the
+    ranking that the system gave.
+
+    Args:
+        name: Of the system.
+        rankings: Document ids, best first, and their scores, by query id. Queries that found nothing
+            may be left out.
+
+    Example:
+        >>> run = Run("BM25", {"q1": (["d2", "d1"], [3.2, 1.5])})
+        >>> run.documents("q1")
+        ['d2', 'd1']
+    """
+
+    def __init__(self, name: str, rankings: Mapping[str, tuple[Sequence[str], ArrayLike]]) -> None:
+        self.name = name
+        self._rankings = {
+            query: (list(documents), _strictly_decreasing(scores))
+            for query, (documents, scores) in rankings.items()
+            if len(documents)
+        }
+
+    @classmethod
+    def from_arrays(
+        cls,
+        name: str,
+        query_ids: Sequence[str],
+        document_ids: Sequence[str],
+        ordinals: np.ndarray,
+        scores: np.ndarray,
+    ) -> Run:
+        """A run of document ordinals.
+
+        Args:
+            name: Of the system.
+            query_ids: `[queries]`.
+            document_ids: `[documents]`, by ordinal.
+            ordinals: `[queries, depth]` integers, best first, negative where nothing was found.
+            scores: `[queries, depth]` floats.
+        """
+        rankings = {}
+        for query, row, row_scores in zip(query_ids, ordinals, scores, strict=True):
+            found = row >= 0
+            rankings[query] = ([document_ids[ordinal] for ordinal in row[found]], row_scores[found])
+        return cls(name, rankings)
+
+    def __contains__(self, query: str) -> bool:
+        return query in self._rankings
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rankings)
+
+    def documents(self, query: str) -> list[str]:
+        """The documents found for a query, best first; none for a query that is not in the run."""
+        return self._rankings[query][0] if query in self._rankings else []
+
+    def scores(self, query: str) -> np.ndarray:
+        """`[documents]` float32, those of `documents`."""
+        return self._rankings[query][1] if query in self._rankings else np.zeros(0, np.float32)
+
+    def as_mapping(self, queries: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Scores by document by query, for those of `queries` that found anything."""
+        return {
+            query: dict(zip(self.documents(query), self.scores(query).tolist(), strict=True))
+            for query in queries
+            if query in self._rankings
+        }
+
+    def without(self, excluded: Mapping[str, str]) -> Run:
+        """The same run without one document of each query."""
+        rankings = {}
+        for query, (documents, scores) in self._rankings.items():
+            kept = [place for place, document in enumerate(documents) if document != excluded.get(query)]
+            rankings[query] = ([documents[place] for place in kept], scores[kept])
+        return Run(self.name, rankings)
+
+    def write(self, path: str | Path) -> None:
+        """Writes a TREC run file, compressed: query, Q0, document, rank, score, name of the system."""
+        tag = self.name.replace(" ", "_")
+        lines = [
+            f"{query} Q0 {document} {rank} {score!r} {tag}\n"
+            for query, (documents, scores) in self._rankings.items()
+            for rank, (document, score) in enumerate(zip(documents, scores.tolist(), strict=True), start=1)
+        ]
+        write_aside(Path(path), gzip.compress("".join(lines).encode(), compresslevel=1, mtime=0))
+
+
+def _strictly_decreasing(scores: ArrayLike) -> np.ndarray:
+    """`scores`, which must not rise, as float32 without ties."""
+    values = np.array(scores, np.float32)
+    if not np.isfinite(values).all() or (np.diff(values) > 0).any():
+        raise InputError("A run's scores must be finite and never rise along the ranking. Received: others.")
+    if (np.diff(values) < 0).all():
+        return values
+    for place in range(1, len(values)):
+        if values[place] >= values[place - 1]:
+            values[place] = np.nextafter(values[place - 1], np.float32(-np.inf))
+    return values
