@@ -1,0 +1,62 @@
+"""BM25 over a dataset's corpus, by `bm25s`: the baseline that every report shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xtr_tf.corpus.document import Document
+from xtr_tf.errors import InputError
+from xtr_tf.evaluation.analysers import ANALYSERS
+from xtr_tf.evaluation.datasets.query import Query
+from xtr_tf.evaluation.run import Run
+
+
+class BM25:
+    """An index of documents by their terms, in memory.
+
+    Scores are [Lucene's BM25](https://arxiv.org/abs/2407.03618) of title and text together.
+
+    Args:
+        documents: What is searched.
+        analyser: One of `ANALYSERS`.
+        k1: How soon a term's repetition stops counting.
+        b: How much long documents are held back.
+
+    Example:
+        >>> BM25(documents).search(queries, depth=100).documents("q1")[:3]
+    """
+
+    def __init__(
+        self, documents: Sequence[Document], analyser: str = "words", k1: float = 0.9, b: float = 0.4
+    ) -> None:
+        import bm25s
+
+        if analyser not in ANALYSERS:
+            raise InputError(f"An analyser is one of {', '.join(ANALYSERS)}. Received: {analyser!r}.")
+        self.name = f"BM25 ({analyser})"
+        self._analyse = ANALYSERS[analyser]
+        self._ids = [document.id for document in documents]
+        self._index = bm25s.BM25(k1=k1, b=b, method="lucene")
+        terms = [self._analyse(document.full_text) for document in documents]
+        self._is_empty = not any(terms)  # bm25s cannot index nothing
+        if not self._is_empty:
+            self._index.index(terms, show_progress=False)
+
+    def search(self, queries: Sequence[Query], depth: int) -> Run:
+        """Finds the documents that share a term with each query, at most `depth` of them."""
+        terms = [[] if self._is_empty else self._known(query.text) for query in queries]
+        asked = [place for place, found in enumerate(terms) if found]
+        depth = min(depth, len(self._ids))
+        ordinals = np.full((len(queries), depth), -1)
+        scores = np.zeros((len(queries), depth), np.float32)
+        if asked:
+            found, values = self._index.retrieve(
+                [terms[place] for place in asked], k=depth, show_progress=False
+            )
+            ordinals[asked], scores[asked] = np.where(values > 0, found, -1), values
+        return Run.from_arrays(self.name, [query.id for query in queries], self._ids, ordinals, scores)
+
+    def _known(self, text: str) -> list[str]:
+        return [term for term in self._analyse(text) if term in self._index.vocab_dict]
