@@ -1,0 +1,112 @@
+"""Batches: their layout, fingerprints, sharding over hosts, and tokenizing."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xtr_tf.config.schema import DataConfig, SourceConfig
+from xtr_tf.data.batches import Batch, batch_dataset
+from xtr_tf.data.training_data import TrainingData
+from xtr_tf.errors import InputError
+from xtr_tf.losses import false_negatives
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Ten queries with two positives and `i % 4` negatives each."""
+    path = tmp_path / "train.jsonl"
+    records = [
+        {
+            "id": f"q{i}",
+            "query": f"query {i}",
+            "positives": [{"id": f"p{i}.{j}", "text": f"positive {i} {j}", "score": i} for j in range(2)],
+            "negatives": [{"id": f"n{i}.{j}", "text": f"negative {i} {j}"} for j in range(i % 4)],
+        }
+        for i in range(10)
+    ]
+    path.write_text("\n".join(map(json.dumps, records)))
+    return TrainingData(DataConfig(train=(SourceConfig(path=str(path)),), hard_negatives=2), seed=0)
+
+
+def test_documents_are_positives_then_the_negatives_of_each_query(data):
+    batch = data.batch(0, 10)
+    assert sorted(batch.queries) == sorted(f"query {i}".encode() for i in range(10))
+    for row, query in enumerate(batch.queries):
+        number = int(query.split()[1])
+        assert batch.documents[row].startswith(f"positive {number} ".encode())
+        negatives = batch.documents[10 + 2 * row : 12 + 2 * row]
+        given = [document for document in negatives if document]
+        assert len(set(given)) == min(2, number % 4)
+        assert all(document.startswith(f"negative {number} ".encode()) for document in given)
+        assert not batch.document_keys[10 + 2 * row : 12 + 2 * row][negatives == b""].any()
+        np.testing.assert_array_equal(batch.teacher_scores[row], [number, np.nan, np.nan])
+
+
+def test_each_visit_chooses_anew_among_positives(data):
+    chosen = {document for epoch in range(8) for document in data.batch(10 * epoch, 10).documents[:10]}
+    assert len(chosen) == 20
+
+
+def test_fingerprints_find_the_other_positive_and_equal_queries(tmp_path):
+    path = tmp_path / "train.jsonl"
+    records = [
+        {"query": "Same question", "text": "answer one"},
+        {"query": "same question ", "text": "answer two"},
+        {"query": "other", "positives": ["answer one", "answer three"]},
+        {"query": "unlike", "text": "nothing in common"},
+    ]
+    path.write_text("\n".join(map(json.dumps, records)))
+    data = TrainingData(DataConfig(train=(SourceConfig(path=str(path)),)), seed=0)
+    batch = data.batch(0, 4)
+    marked = false_negatives(batch.positive_keys, batch.document_keys, tf.range(4)).numpy()
+    place = {query.strip().lower() + document: row for row, (query, document) in
+             enumerate(zip(batch.queries, batch.documents, strict=True))}  # fmt: skip
+    one, two = place[b"same questionanswer one"], place[b"same questionanswer two"]
+    (other,) = (row for key, row in place.items() if key.startswith(b"other"))
+    (unlike,) = (row for key, row in place.items() if key.startswith(b"unlike"))
+    assert marked[one, two]
+    assert marked[two, one]
+    assert marked[other, one]
+    assert not marked[unlike].any()
+    assert not marked[:, unlike].any()
+    assert not marked.diagonal().any()
+
+
+def test_hosts_share_the_global_batch_of_one_device(data, tiny_corpus):
+    tokenizer = tiny_corpus.tokenizer
+    whole = list(batch_dataset(data, tokenizer, 8, range(1, 3)))
+    hosts = [
+        list(batch_dataset(data, tokenizer, 2, range(1, 3), devices=devices, device_count=4))
+        for devices in (range(2), range(2, 4))
+    ]
+    for step, batch in enumerate(whole):
+        parts = [part for host in hosts for part in host[2 * step : 2 * step + 2]]
+        np.testing.assert_array_equal(tf.concat([part.query_ids for part in parts], axis=0), batch.query_ids)
+        np.testing.assert_array_equal(
+            tf.concat([part.document_ids[:2] for part in parts], axis=0), batch.document_ids[:8]
+        )
+
+
+def test_shapes_are_static_or_cut_to_the_longest_row(data, tiny_corpus):
+    (static,) = batch_dataset(data, tiny_corpus.tokenizer, 4, range(1))
+    dataset = batch_dataset(data, tiny_corpus.tokenizer, 4, range(1), static_shapes=False)
+    (cut,) = dataset
+    assert isinstance(static, Batch)
+    assert static.query_ids.shape == [4, 16]
+    assert static.document_ids.shape == [12, 64]
+    assert cut.document_ids.shape == [12, 16]
+    np.testing.assert_array_equal(static.document_ids[:, :16], cut.document_ids)
+    assert not static.document_ids[:, 16:].numpy().any()
+    missing = data.batch(0, 4).documents == b""
+    np.testing.assert_array_equal(np.any(cut.document_ids != 0, axis=1), ~missing)
+
+
+def test_no_examples_is_an_input_error(tmp_path):
+    (tmp_path / "a.jsonl").write_text("")
+    for sources in ((), (SourceConfig(path=str(tmp_path / "a.jsonl")),)):
+        with pytest.raises(InputError, match="no training examples"):
+            TrainingData(DataConfig(train=sources), seed=0)

@@ -1,0 +1,205 @@
+"""Every format gives the same kind of examples; bad records are counted, shown, and limited."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import math
+
+import pytest
+
+from xtr_tf.config.schema import SourceConfig
+from xtr_tf.data.bad_records import BadRecords
+from xtr_tf.data.document import Document
+from xtr_tf.data.open_source import open_collections, open_source
+from xtr_tf.data.training_example import TrainingExample
+from xtr_tf.errors import InputError
+
+FULL = {
+    "id": "q1",
+    "query": "who?",
+    "positives": [{"id": "d1", "title": "T", "text": "one", "score": 3.5}, "two"],
+    "negatives": [{"id": "d9", "text": "nine"}],
+    "language": "de",
+}
+
+
+def write_lines(path, *lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines) + "\n")
+    return path
+
+
+def examples(path, limit=0, **config):
+    sources = open_source(SourceConfig(path=str(path), **config), BadRecords(limit))
+    return [source[i] for source in sources for i in range(len(source))]
+
+
+def test_jsonl_in_all_its_forms(tmp_path):
+    path = write_lines(
+        tmp_path / "pairs.jsonl",
+        FULL,
+        "",
+        {"query": "a", "title": "t", "text": "b"},
+        {"query": "c", "positive": "d", "negative": "e"},
+    )
+    full, pair, triple = examples(path, language="en")
+    assert full.id == "q1"
+    assert full.language == "de"
+    assert full.positives[0] == Document("d1", "T", "one", 3.5)
+    assert full.positives[0].content == "T one"
+    assert full.positives[1].text == "two"
+    assert math.isnan(full.positives[1].teacher_score)
+    assert full.negatives[0].id == "d9"
+    assert (pair.query, pair.positives[0].content, pair.language) == ("a", "t b", "en")
+    assert (triple.positives[0].text, triple.negatives[0].text) == ("d", "e")
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_compressed_files_and_patterns(tmp_path, suffix, compress):
+    for name in ("b", "a"):
+        line = json.dumps({"query": name, "text": "x"}).encode() + b"\n"
+        (tmp_path / f"{name}.jsonl{suffix}").write_bytes(compress(line))
+    assert [example.query for example in examples(tmp_path / f"*.jsonl{suffix}")] == ["a", "b"]
+
+
+def test_tsv_triples(tmp_path):
+    path = write_lines(tmp_path / "triples.tsv", "q\tgood\tbad\tworse", "q2\tgood2")
+    first, second = examples(path, language="en")
+    assert (first.query, first.positives[0].text) == ("q", "good")
+    assert [document.text for document in first.negatives] == ["bad", "worse"]
+    assert second.negatives == ()
+
+
+def test_tfrecords_written_and_read_back(tmp_path):
+    import tensorflow as tf
+
+    from xtr_tf.data.tfrecord_source import serialize_example
+
+    written = [
+        TrainingExample.from_json(FULL, "en"),
+        TrainingExample("", "日本?", (Document("", "", "東京"),), (), "ja"),
+    ]
+    for path, options in (("a.tfrecord", None), ("a.tfrecord.gz", "GZIP")):
+        with tf.io.TFRecordWriter(str(tmp_path / path), options) as writer:
+            for example in written:
+                writer.write(serialize_example(example))
+        assert repr(examples(tmp_path / path)) == repr(written)
+
+
+def test_a_truncated_tfrecord_is_a_bad_record(tmp_path):
+    import tensorflow as tf
+
+    from xtr_tf.data.tfrecord_source import serialize_example
+
+    path = tmp_path / "a.tfrecord"
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for _ in range(2):
+            writer.write(serialize_example(TrainingExample.from_json(FULL, "en")))
+        writer.write(b"nonsense")
+    assert len(examples(path, limit=1)) == 2
+    path.write_bytes(path.read_bytes()[:-30])
+    assert len(examples(path, limit=1)) == 1
+    with pytest.raises(InputError, match=r"a\.tfrecord, line 2: the file ends within"):
+        examples(path)
+
+
+def test_beir(tmp_path):
+    write_lines(
+        tmp_path / "corpus.jsonl", *({"_id": f"d{i}", "title": "t", "text": str(i)} for i in range(4))
+    )
+    write_lines(
+        tmp_path / "queries.jsonl",
+        {"_id": "q1", "text": "one", "language": "fr"},
+        {"_id": "q2", "text": "two"},
+    )
+    write_lines(
+        tmp_path / "qrels" / "train.tsv", "query-id\tcorpus-id\tscore", "q1\td1\t2", "q1\td0\t0", "q2\td2\t1"
+    )
+    first, second = examples(tmp_path, language="en")
+    assert (first.id, first.language, second.language) == ("q1", "fr", "en")
+    assert [document.id for document in first.positives] == ["d1"]
+    assert [document.content for document in first.negatives] == ["t 0"]
+    (collection,) = open_collections(SourceConfig(path=str(tmp_path)), BadRecords(0))
+    assert len(collection.documents) == 4
+    assert collection.judgements == {"q1": {"d1": 2, "d0": 0}, "q2": {"d2": 1}}
+
+
+def test_ms_marco(tmp_path):
+    write_lines(tmp_path / "collection.tsv", *(f"{i}\tpassage {i}" for i in range(6)))
+    write_lines(tmp_path / "queries.train.tsv", "10\tten", "11\televen", "99\tunjudged")
+    write_lines(tmp_path / "qrels.train.tsv", "10\t0\t1\t1", "11\t0\t2\t1", "11\t0\t3\t1")
+    write_lines(tmp_path / "qidpidtriples.train.full.tsv", "10\t1\t4")
+    write_lines(tmp_path / "msmarco-hard-negatives.jsonl", {"qid": 11, "neg": {"bm25": [5, 2], "other": [0]}})
+    first, second = examples(tmp_path, language="en")
+    assert (first.query, first.language) == ("ten", "en")
+    assert [document.text for document in first.negatives] == ["passage 4"]
+    assert [document.id for document in second.positives] == ["2", "3"]
+    assert [document.id for document in second.negatives] == ["5", "0"]
+
+
+def test_miracl(tmp_path):
+    for language in ("sw", "fi"):
+        name = f"miracl-v1.0-{language}"
+        write_lines(tmp_path / name / "topics" / f"topics.{name}-dev.tsv", f"1\tquery {language}")
+        write_lines(tmp_path / name / "qrels" / f"qrels.{name}-dev.tsv", "1\tQ0\t7#0\t1", "1\tQ0\t7#1\t0")
+        corpus = tmp_path / f"miracl-corpus-v1.0-{language}" / "docs-0.jsonl.gz"
+        corpus.parent.mkdir()
+        lines = [json.dumps({"docid": f"7#{i}", "title": "t", "text": f"{language} {i}"}) for i in range(3)]
+        corpus.write_bytes(gzip.compress("\n".join(lines).encode()))
+    finnish, swahili = examples(tmp_path, split="dev")
+    assert (finnish.language, swahili.language) == ("fi", "sw")
+    assert swahili.positives[0].content == "t sw 0"
+    assert swahili.negatives[0].text == "sw 1"
+    assert len(examples(tmp_path, split="dev", language="sw")) == 1
+    with pytest.raises(InputError, match="No MIRACL topics of split 'train'"):
+        examples(tmp_path)
+
+
+def test_the_example_corpus_is_read(repository):
+    found = examples(repository / "examples" / "atlas")
+    assert len(found) == 540
+    assert len({example.language for example in found}) > 3
+
+
+BAD = ["{", "[]", '{"query": "a"}', '{"query": "", "text": "x"}', '{"query": "a", "text": 3}',
+       '{"query": "a", "positives": "x"}', '{"query": "a", "positives": [{"text": ""}]}']  # fmt: skip
+
+
+def test_bad_records_are_skipped_up_to_the_limit_and_then_named(tmp_path, caplog):
+    path = write_lines(tmp_path / "a.jsonl", {"query": "good", "text": "x"}, *BAD)
+    assert [example.query for example in examples(path, limit=len(BAD))] == ["good"]
+    assert "line 2: the line is not JSON" in caplog.text
+    with pytest.raises(
+        InputError, match=r"More than 2 bad records.*a\.jsonl, line 4: the record has neither"
+    ):
+        examples(path, limit=2)
+
+
+def test_a_judged_document_that_is_absent_is_a_bad_record(tmp_path):
+    write_lines(tmp_path / "corpus.jsonl", {"_id": "d1", "text": "x"})
+    write_lines(tmp_path / "queries.jsonl", {"_id": "q", "text": "one"})
+    write_lines(tmp_path / "qrels" / "train.tsv", "q\td1\t1", "q\tgone\t1")
+    assert len(examples(tmp_path, limit=1)[0].positives) == 1
+    with pytest.raises(InputError, match="document 'gone' of query 'q' is absent"):
+        examples(tmp_path)
+
+
+def test_unusable_paths_are_input_errors(tmp_path):
+    (tmp_path / "x.bin").write_bytes(b"")
+    (tmp_path / "broken.jsonl.gz").write_bytes(b"no gzip")
+    write_lines(tmp_path / "beir" / "queries.jsonl", {"_id": "q", "text": "one"})
+    for path, config, message in (
+        ("absent", {}, "does not exist"),
+        ("", {}, "does not exist"),
+        ("x.bin", {}, "cannot be told"),
+        ("x.bin", {"format": "beir"}, "is a folder"),
+        ("beir", {"format": "jsonl"}, "is a file"),
+        ("beir", {}, r"lacks qrels/train\.tsv"),
+        ("broken.jsonl.gz", {}, "damaged"),
+    ):
+        with pytest.raises(InputError, match=message):
+            examples(tmp_path / path if path else "", **config)
+    with pytest.raises(InputError, match="must be a BEIR"):
+        open_collections(SourceConfig(path=str(tmp_path / "broken.jsonl.gz")), BadRecords(0))

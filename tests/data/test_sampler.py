@@ -1,0 +1,52 @@
+"""The order of training is a function of the seed, complete, and balanced as asked."""
+
+from __future__ import annotations
+
+import collections
+
+import numpy as np
+import pytest
+
+from xtr_tf.data.sampler import Sampler
+
+LANGUAGES = np.array(["en"] * 90 + ["sw"] * 10)
+
+
+def draws(sampler, start, stop):
+    return [sampler(position) for position in range(start, stop)]
+
+
+def test_an_epoch_at_temperature_one_is_a_permutation():
+    sampler = Sampler(LANGUAGES, 1.0, seed=3)
+    for epoch in range(3):
+        drawn = draws(sampler, epoch * 100, epoch * 100 + 100)
+        assert sorted(index for index, _ in drawn) == list(range(100))
+        assert {visit for _, visit in drawn} == {epoch}
+
+
+def test_epochs_and_seeds_differ_and_repeat():
+    first = draws(Sampler(LANGUAGES, 1.0, seed=3), 0, 200)
+    assert first == draws(Sampler(LANGUAGES, 1.0, seed=3), 0, 200)
+    assert first[:100] != first[100:]
+    assert first != draws(Sampler(LANGUAGES, 1.0, seed=4), 0, 200)
+    assert [index for index, _ in first[:100]] != list(range(100))
+
+
+def test_any_position_can_be_asked_for_first():
+    later = Sampler(LANGUAGES, 2.0, seed=0)(1234)
+    sampler = Sampler(LANGUAGES, 2.0, seed=0)
+    assert draws(sampler, 0, 1235)[-1] == later
+
+
+@pytest.mark.parametrize(("temperature", "share"), [(1.0, 0.1), (2.0, 0.25), (1e9, 0.5)])
+def test_temperature_evens_out_languages(temperature, share):
+    drawn = draws(Sampler(LANGUAGES, temperature, seed=0), 0, 100)
+    assert sum(LANGUAGES[index] == "sw" for index, _ in drawn) == pytest.approx(100 * share, abs=1)
+
+
+def test_no_example_comes_again_before_all_others_of_its_language():
+    drawn = draws(Sampler(LANGUAGES, 4.0, seed=1), 0, 1000)
+    for language in ("en", "sw"):
+        counts = collections.Counter(index for index, _ in drawn if LANGUAGES[index] == language)
+        assert max(counts.values()) - min(counts.values()) <= 1
+        assert len(counts) == (language == LANGUAGES).sum()
