@@ -1,8 +1,9 @@
-"""Small shards with known content."""
+"""Small shards with known content, and a small random model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,3 +38,51 @@ def make_shard() -> Callable[..., ShardArrays]:
         )
 
     return make
+
+
+@pytest.fixture(scope="session")
+def vocabulary(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SentencePiece model of 1,500 pieces trained on the example corpus."""
+    import sentencepiece
+
+    prefix = tmp_path_factory.mktemp("vocabulary") / "pieces"
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(repository / "examples" / "atlas" / "corpus.jsonl"),
+        model_prefix=str(prefix),
+        vocab_size=1500,
+        character_coverage=0.99,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        minloglevel=2,
+    )
+    return prefix.with_suffix(".model")
+
+
+@pytest.fixture(scope="session")
+def model(vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a random encoder of 16-dimensional vectors; passages have 64 tokens."""
+    from xtr_tf.config.schema import EncoderConfig, TokenizerConfig
+    from xtr_tf.encoder import Encoder, save_encoder
+    from xtr_tf.tokenizer import Tokenizer
+
+    config = EncoderConfig(
+        vocabulary_size=1500,
+        model_dim=32,
+        feed_forward_dim=64,
+        num_layers=2,
+        num_heads=2,
+        head_dim=16,
+        projection_dim=16,
+    )
+    tokenizer = Tokenizer(TokenizerConfig(model=str(vocabulary), document_length=64))
+    directory = tmp_path_factory.mktemp("model") / "encoder"
+    save_encoder(directory, Encoder(config, seed=1), tokenizer)
+    return directory
+
+
+@pytest.fixture
+def atlas(repository: Path) -> Path:
+    """The example corpus: 300 documents, many longer than a passage of 64 tokens."""
+    return repository / "examples" / "atlas"

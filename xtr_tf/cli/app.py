@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from xtr_tf.cli import config, doctor
+from xtr_tf.cli import config, doctor, encode
 from xtr_tf.errors import InputError
 from xtr_tf.version import __version__
 
@@ -28,6 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("doctor")(doctor.doctor)
+app.command("encode", context_settings={"allow_extra_args": True})(encode.encode)
 app.add_typer(config.app, name="config")
 
 

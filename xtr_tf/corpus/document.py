@@ -28,7 +28,7 @@ class Document:
     @property
     def full_text(self) -> str:
         """What is encoded, and what character spans count in: `"{title} {text}"`, or the text alone."""
-        return f"{self.title} {self.text}" if self.title else self.text
+        return _full_text(self.title, self.text)
 
     @property
     def content_hash(self) -> str:
@@ -60,6 +60,12 @@ class DocumentRecord:
         text = document.text if keep_text else None
         return cls(document.id, document.title, document.language, document.content_hash, text)
 
+    @property
+    def full_text(self) -> str:
+        """What was encoded; texts must have been kept."""
+        assert self.text is not None, "this directory keeps no texts"
+        return _full_text(self.title, self.text)
+
     def to_json(self) -> str:
         """One line, without its end."""
         fields = {key: value for key, value in dataclasses.asdict(self).items() if value is not None}
@@ -69,3 +75,7 @@ class DocumentRecord:
     def from_json(cls, line: str) -> DocumentRecord:
         """The inverse of `to_json`."""
         return cls(**json.loads(line))
+
+
+def _full_text(title: str, text: str) -> str:
+    return f"{title} {text}" if title else text

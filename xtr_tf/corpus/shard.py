@@ -72,6 +72,11 @@ class Shard:
         """`[passages]` int32, counted from the shard's first document."""
         return self._load("passage_documents")
 
+    @cached_property
+    def passage_offsets(self) -> np.ndarray:
+        """`[passages + 1]` int64: tokens of passage `i` are those from `[i]` to `[i + 1]`."""
+        return np.concatenate([[0], np.cumsum(self.passage_tokens, dtype=np.int64)])
+
     @property
     def document_of_token(self) -> np.ndarray:
         """`[tokens]` int32, counted from the shard's first document."""
@@ -99,7 +104,8 @@ class Shard:
         for name, file in self.entry.files.items():
             if sha256_of(self.folder / name) != file.sha256:
                 raise InputError(
-                    "A file of the token vectors is not the one that was written; encode the corpus again. "
+                    "A file of the token vectors is not the one that was written; remove its shard's folder "
+                    "and encode the corpus again, the other shards are kept. "
                     f"Received: {str(self.folder / name)!r}, whose SHA-256 differs."
                 )
 

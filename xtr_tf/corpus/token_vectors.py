@@ -139,6 +139,11 @@ class TokenVectors:
             taken[rows] = self.shards[owner].vectors[tokens[rows] - self._first_token[owner]]
         return taken
 
+    def locate(self, document: int) -> tuple[Shard, int]:
+        """The shard that holds a document, and the document's index in it."""
+        index = int(np.searchsorted(self._first_document, document, side="right")) - 1
+        return self.shards[index], document - int(self._first_document[index])
+
     @cached_property
     def document_of_token(self) -> np.ndarray:
         """`[tokens]` int32 document ordinals."""
