@@ -1,0 +1,151 @@
+"""Turns a checkpoint into an encoder directory, one block of one tensor at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from xtr_tf.checkpoints.checkpoint import Checkpoint, open_checkpoint
+from xtr_tf.checkpoints.corpus_texts import corpus_texts
+from xtr_tf.checkpoints.import_plan import ImportPlan, plan_import
+from xtr_tf.checkpoints.safetensors_writer import Progress, SafetensorsWriter, row_blocks
+from xtr_tf.checkpoints.vocabulary_trimming import TrimmedVocabulary, trim_vocabulary
+from xtr_tf.config.schema import EncoderConfig, TokenizerConfig
+from xtr_tf.encoder.manifest import TOKENIZER_FILE, WEIGHTS_FILE, write_manifest
+from xtr_tf.encoder.staging import staged_directory
+from xtr_tf.encoder.weights import weight_shapes
+from xtr_tf.errors import InputError
+
+_EMBEDDING = "token_embedder/embedding"
+
+
+@dataclasses.dataclass(frozen=True)
+class ImportReport:
+    """What was imported.
+
+    Attributes:
+        config: The encoder's sizes, after trimming.
+        family: Whose naming the checkpoint had.
+        dropped: How many of its tensors the encoder does not need.
+        fingerprint: The encoder directory's fingerprint.
+    """
+
+    config: EncoderConfig
+    family: str
+    dropped: int
+    fingerprint: str
+
+
+def import_checkpoint(
+    source: str | Path,
+    directory: str | Path,
+    *,
+    tokenizer: TokenizerConfig | None = None,
+    preset: str | None = None,
+    projection_dim: int | None = None,
+    projection_seed: int | None = None,
+    keep_pieces_of: Sequence[str | Path] = (),
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> ImportReport:
+    """Imports a checkpoint of Hugging Face, Mesh-TensorFlow or T5X.
+
+    Everything is checked before the first byte is written, and the directory appears only when complete.
+    Weights become float32. No more than one tensor is in memory at a time, a mapped one not even that.
+
+    Args:
+        source: The checkpoint, as `open_checkpoint` takes it.
+        directory: The encoder directory to make.
+        tokenizer: Settings of the tokenizer; an empty `model` stands for the checkpoint's own.
+        preset: The encoder that the checkpoint must fit; by default the one it describes.
+        projection_dim: Width of a projection that is initialised; 128 by default.
+        projection_seed: Initialises a projection that the checkpoint lacks; without it that is an error.
+        keep_pieces_of: Corpora to trim the vocabulary to; see `vocabulary_trimming.py`.
+        overwrite: Whether to replace a directory that exists.
+        progress: Called with bytes written and bytes in all.
+
+    Example:
+        >>> import_checkpoint("google/xtr-base-multilingual", "encoders/xtr", keep_pieces_of=["corpus.jsonl"])
+
+    Raises:
+        InputError: Something is missing, unknown, of the wrong shape or dtype; all of it is listed.
+    """
+    checkpoint = open_checkpoint(source)
+    plan = plan_import(
+        checkpoint,
+        preset=preset,
+        projection_dim=projection_dim,
+        initialize_projection=projection_seed is not None,
+    )
+    plan.check(source)
+    tokenizer = tokenizer or TokenizerConfig()
+    model = _read_tokenizer(checkpoint, tokenizer.model, plan.config)
+    config, rows = plan.config, None
+    if keep_pieces_of:
+        trimmed = _trim(model, keep_pieces_of, tokenizer.lowercase)
+        model, rows = trimmed
+        config = dataclasses.replace(config, vocabulary_size=len(rows))
+    with staged_directory(Path(directory), overwrite) as staging:
+        (staging / TOKENIZER_FILE).write_bytes(model)
+        _write_weights(staging / WEIGHTS_FILE, plan, config, rows, projection_seed, progress)
+        fingerprint = write_manifest(staging, config, tokenizer)
+    return ImportReport(config, checkpoint.naming.title, len(plan.dropped), fingerprint)
+
+
+def _write_weights(
+    file: Path,
+    plan: ImportPlan,
+    config: EncoderConfig,
+    rows: np.ndarray | None,
+    projection_seed: int | None,
+    progress: Progress | None,
+) -> None:
+    shapes = weight_shapes(config)
+    with SafetensorsWriter(file, shapes, progress=progress) as writer:
+        for name in shapes:
+            if name in plan.assignments:
+                assignment = plan.assignments[name]
+                values = assignment.tensor.read()
+                values = values.T if assignment.transposed else values
+            else:
+                values = _initial_projection(config, projection_seed)
+            writer.write(name, row_blocks(values, rows if name == _EMBEDDING else None))
+
+
+def _initial_projection(config: EncoderConfig, seed: int | None) -> np.ndarray:
+    """Draws a matrix that keeps the scale of what it multiplies, as T5 initialises its own."""
+    shape = (config.model_dim, config.projection_dim)
+    return np.random.default_rng(seed).normal(0, config.model_dim**-0.5, shape).astype(np.float32)
+
+
+def _read_tokenizer(checkpoint: Checkpoint, path: str, config: EncoderConfig) -> bytes:
+    from sentencepiece import SentencePieceProcessor
+
+    file = Path(path) if path else checkpoint.tokenizer
+    if file is None or not file.is_file():
+        raise InputError(
+            "The checkpoint's SentencePiece model is needed too; give its path as the tokenizer's model. "
+            f"Received: {str(file) if file else f'none beside {checkpoint.path}'!r}."
+        )
+    model = file.read_bytes()
+    try:
+        processor = SentencePieceProcessor(model_proto=model)
+        pieces, pad, eos = processor.get_piece_size(), processor.pad_id(), processor.eos_id()
+    except (RuntimeError, TypeError) as error:
+        raise InputError(f"The tokenizer must be a SentencePiece model. Received: {str(file)!r}.") from error
+    if pieces > config.vocabulary_size or pad != 0 or eos < 0:
+        raise InputError(
+            f"The tokenizer must have at most {config.vocabulary_size} pieces, the padding piece first and "
+            "an end-of-sequence piece, as T5's have. "
+            f"Received: {pieces} pieces, padding {pad}, end {eos} in {str(file)!r}."
+        )
+    return model
+
+
+def _trim(model: bytes, corpora: Sequence[str | Path], lowercase: bool) -> TrimmedVocabulary:
+    texts = itertools.chain.from_iterable(map(corpus_texts, corpora))
+    return trim_vocabulary(model, texts, lowercase=lowercase)

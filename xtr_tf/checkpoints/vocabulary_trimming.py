@@ -1,0 +1,97 @@
+"""Cuts a SentencePiece vocabulary down to the pieces that a corpus uses.
+
+mT5 covers 101 languages with 250,100 pieces; their embeddings are most of the small and base models. What is
+left segments the texts of the corpus exactly as before: the search for the best segmentation sees a subset of
+the candidates it saw, with the same scores, and the winner is among them.
+
+- Every piece that was used stays.
+- So do the lowest- and the highest-scored piece, because SentencePiece scores unknown characters below the
+  one and user-defined pieces by the other.
+- So does the single-character piece of every character in the used ones, so that other words in the same
+  letters do not become unknown.
+- Control, unknown, byte and user-defined pieces stay, and so does the order, hence ids 0, 1 and 2.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xtr_tf.errors import InputError
+
+_TEXTS_A_BATCH = 4096
+
+
+class TrimmedVocabulary(NamedTuple):
+    """A smaller vocabulary.
+
+    Attributes:
+        model: Content of the new SentencePiece `.model` file.
+        rows: `[pieces]` int64, the old id of every new one, ascending.
+    """
+
+    model: bytes
+    rows: np.ndarray
+
+
+def trim_vocabulary(model: bytes, texts: Iterable[str], *, lowercase: bool) -> TrimmedVocabulary:
+    """Keeps the pieces that `texts` need.
+
+    Args:
+        model: Content of a SentencePiece `.model` file of the unigram kind, as T5's and mT5's are.
+        texts: The corpus, read once.
+        lowercase: Whether texts are lower-cased before they are segmented, as by the tokenizer.
+
+    Raises:
+        InputError: The model is of another kind, or there is no text.
+    """
+    from sentencepiece import sentencepiece_model_pb2
+
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(model)
+    if proto.trainer_spec.model_type != sentencepiece_model_pb2.TrainerSpec.UNIGRAM:
+        raise InputError(
+            "Only unigram SentencePiece models can be trimmed, because the pieces of others are built from "
+            f"one another. Received: model type {proto.trainer_spec.model_type}."
+        )
+    used = _used_pieces(model, texts, lowercase)
+    keep = used | _other_needs(proto, used)
+    rows = np.flatnonzero(keep)
+    pieces = [proto.pieces[row] for row in rows]
+    del proto.pieces[:]
+    proto.pieces.extend(pieces)
+    proto.trainer_spec.vocab_size = len(pieces)
+    proto.ClearField("self_test_data")
+    return TrimmedVocabulary(proto.SerializeToString(), rows)
+
+
+def _used_pieces(model: bytes, texts: Iterable[str], lowercase: bool) -> np.ndarray:
+    from sentencepiece import SentencePieceProcessor
+
+    processor = SentencePieceProcessor(model_proto=model)
+    used = np.zeros(processor.get_piece_size(), bool)
+    iterator = iter(texts)
+    while batch := list(itertools.islice(iterator, _TEXTS_A_BATCH)):
+        prepared = [text.lower() for text in batch] if lowercase else batch
+        for ids in processor.encode(prepared, num_threads=os.cpu_count() or 1):
+            used[ids] = True
+    if not used.any():
+        raise InputError("A corpus to keep the pieces of must have texts. Received: none.")
+    return used
+
+
+def _other_needs(proto: Any, used: np.ndarray) -> np.ndarray:
+    normal = np.array([piece.type == piece.NORMAL for piece in proto.pieces])
+    unused = np.array([piece.type == piece.UNUSED for piece in proto.pieces])
+    characters = set().union(*(proto.pieces[row].piece for row in np.flatnonzero(used & normal)))
+    keep = ~normal & ~unused
+    keep |= np.array([piece.piece in characters for piece in proto.pieces])
+    scores = np.array([piece.score for piece in proto.pieces])
+    candidates = np.flatnonzero(normal)
+    keep[candidates[scores[candidates].argmin()]] = True
+    keep[candidates[scores[candidates].argmax()]] = True
+    return keep

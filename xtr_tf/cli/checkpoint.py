@@ -1,0 +1,139 @@
+"""`xtr-tf checkpoint`: import what others published, look into it, and export what was trained here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from xtr_tf.checkpoints.safetensors_writer import Progress
+
+# No line of a table is folded when it goes to a file or another program.
+_FILE_WIDTH = 1000
+
+app = typer.Typer(help="Import, inspect and export checkpoints.", no_args_is_help=True)
+
+Source = Annotated[
+    Path,
+    typer.Argument(
+        metavar="CHECKPOINT",
+        help="Folder, weight file or TensorFlow prefix of a T5, mT5 or XTR checkpoint of Hugging Face, "
+        "Mesh-TensorFlow or T5X.",
+    ),
+]
+Preset = Annotated[
+    str | None,
+    typer.Option("--preset", help="Encoder it must fit, such as mt5_small; by default the one it describes."),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
+
+
+@app.command("import")
+def import_(
+    source: Source,
+    out: Annotated[Path, typer.Option("--out", help="Encoder directory to make.")],
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option("--tokenizer", help="SentencePiece model; by default the one beside the checkpoint."),
+    ] = None,
+    lowercase: Annotated[bool, typer.Option(help="Lower-case texts, as Google's released XTR does.")] = True,
+    query_length: Annotated[int, typer.Option(help="Tokens of a query.")] = 32,
+    document_length: Annotated[int, typer.Option(help="Tokens of a document.")] = 512,
+    preset: Preset = None,
+    init_projection: Annotated[
+        int | None,
+        typer.Option("--init-projection", metavar="SEED", help="Draw a projection if there is none."),
+    ] = None,
+    projection_dim: Annotated[
+        int | None, typer.Option(help="Width of a drawn projection; 128 by default.")
+    ] = None,
+    keep_pieces_of: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--keep-pieces-of",
+            metavar="CORPUS",
+            help="Trim the vocabulary to this corpus (a file or a BEIR folder); may be repeated.",
+        ),
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Turn a checkpoint into an encoder directory."""
+    from xtr_tf.checkpoints.importing import import_checkpoint
+    from xtr_tf.config.schema import TokenizerConfig
+
+    settings = TokenizerConfig(
+        model=str(tokenizer or ""),
+        lowercase=lowercase,
+        query_length=query_length,
+        document_length=document_length,
+    )
+    with _progress_bar("importing") as progress:
+        report = import_checkpoint(
+            source,
+            out,
+            tokenizer=settings,
+            preset=preset,
+            projection_dim=projection_dim,
+            projection_seed=init_projection,
+            keep_pieces_of=keep_pieces_of or (),
+            overwrite=overwrite,
+            progress=progress,
+        )
+    config = report.config
+    typer.echo(
+        f"{out}: {config.num_layers} layers, {config.model_dim} wide, {config.num_heads} heads, "
+        f"{config.feed_forward}, {config.vocabulary_size} pieces, projection to {config.projection_dim}; "
+        f"{report.dropped} tensors of the {report.family} checkpoint not needed"
+    )
+
+
+@app.command()
+def inspect(source: Source, preset: Preset = None) -> None:
+    """List a checkpoint's tensors, what they become, and what would be refused."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from xtr_tf.checkpoints.checkpoint import open_checkpoint
+    from xtr_tf.checkpoints.import_plan import plan_import
+    from xtr_tf.checkpoints.inspection import inspect_tensors
+
+    checkpoint = open_checkpoint(source)
+    plan = plan_import(checkpoint, preset=preset, initialize_projection=True)
+    table = Table(title=f"{source} ({checkpoint.naming.title})")
+    for heading in ("tensor", "shape", "dtype", "becomes", ""):
+        table.add_column(heading, overflow="fold")
+    for row in inspect_tensors(checkpoint, plan):
+        style = "dim" if row.verdict == "dropped" else None if row.verdict == "imported" else "red"
+        table.add_row(row.name, str(list(row.shape)), row.dtype, row.becomes, row.verdict, style=style)
+    Console(width=None if sys.stdout.isatty() else _FILE_WIDTH).print(table)
+    plan.check(source)
+
+
+@app.command()
+def export(
+    directory: Annotated[Path, typer.Argument(metavar="ENCODER", help="Encoder directory.")],
+    out: Annotated[Path, typer.Option("--out", help="Hugging Face folder to make.")],
+    overwrite: Overwrite = False,
+) -> None:
+    """Write an encoder directory as a Hugging Face checkpoint in the layout of the released XTR."""
+    from xtr_tf.checkpoints.exporting import export_checkpoint
+
+    with _progress_bar("exporting") as progress:
+        export_checkpoint(directory, out, overwrite=overwrite, progress=progress)
+    typer.echo(f"{out}: transformers loads it with from_pretrained; the projection is in 2_Dense")
+
+
+@contextmanager
+def _progress_bar(label: str) -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
