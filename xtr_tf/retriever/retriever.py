@@ -66,7 +66,11 @@ class Retriever(tf.Module):
         # While a Keras object is saved it swaps its variables for copies, which the loader of TensorFlow
         # Serving does not find. So its variables are tracked here, and the object itself only closed over.
         self.encoder_variables = [variable.value for variable in encoder.variables]
-        self._encode = lambda ids: (encoder(ids), encoder.mask(ids))
+        # One function for all signatures, so that the graph holds the encoder once.
+        self._encode = tf.function(
+            lambda ids: (encoder(ids), encoder.mask(ids)),
+            input_signature=[tf.TensorSpec([None, None], tf.int32)],
+        )
 
     def query_ids(self, queries: tf.Tensor) -> tf.RaggedTensor:
         """Piece ids of `[batch]` strings, cut to the longest query: `[batch, (tokens)]` int32."""

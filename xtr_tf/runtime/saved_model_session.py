@@ -72,7 +72,7 @@ class SavedModelSession:
 
         Args:
             signature: Its name.
-            inputs: A value for every input: arrays of exactly the signature's dtype, or Python
+            inputs: A value for every input without a default: arrays of exactly its dtype, or Python
                 numbers, strings and lists of them.
 
         Returns:

@@ -105,11 +105,19 @@ class TensorSpec:
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """A named function of a model: its inputs and outputs by name."""
+    """A named function of a model: its inputs and outputs by name.
+
+    Attributes:
+        name: Its name.
+        inputs: By name.
+        outputs: By name.
+        optional: Inputs that the model has a default for.
+    """
 
     name: str
     inputs: Mapping[str, TensorSpec]
     outputs: Mapping[str, TensorSpec]
+    optional: frozenset[str] = frozenset()
 
     @classmethod
     def from_proto(cls, name: str, definition: Any) -> Signature:
@@ -118,15 +126,16 @@ class Signature:
             name,
             {key: TensorSpec.from_proto(key, info) for key, info in sorted(definition.inputs.items())},
             {key: TensorSpec.from_proto(key, info) for key, info in sorted(definition.outputs.items())},
+            frozenset(definition.defaults),
         )
 
     def check(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Returns the inputs as arrays, in the signature's order, or raises `InputError`."""
-        missing = sorted(self.inputs.keys() - inputs.keys())
+        """Returns the inputs given as arrays, in the signature's order, or raises `InputError`."""
+        missing = sorted(self.inputs.keys() - inputs.keys() - self.optional)
         unknown = sorted(inputs.keys() - self.inputs.keys())
         if missing or unknown:
             raise InputError(
                 f"Signature `{self.name}` takes the inputs {sorted(self.inputs)}. "
                 f"Received: {sorted(inputs)} (missing {missing}, unknown {unknown})."
             )
-        return {name: spec.check(inputs[name]) for name, spec in self.inputs.items()}
+        return {name: spec.check(inputs[name]) for name, spec in self.inputs.items() if name in inputs}

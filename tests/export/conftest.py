@@ -1,0 +1,59 @@
+"""Exports of the tiny corpus, one a kind of searcher."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+QUERIES = ["highest mountain on earth", "wie lang ist der Nil?", "東京"]
+
+
+@pytest.fixture(scope="session")
+def build_retriever(tiny_corpus: Any) -> Callable[[Any], Any]:
+    """From a searcher to a retriever."""
+    from xtr_tf.retriever import DocumentTable, Retriever, SearchDefaults, TokenTable
+
+    def build(searcher: Any) -> Any:
+        return Retriever(
+            tiny_corpus.encoder,
+            tiny_corpus.tokenizer,
+            searcher,
+            tiny_corpus.document_of_token,
+            DocumentTable(tiny_corpus.documents),
+            TokenTable(tiny_corpus.pieces, tiny_corpus.spans),
+            SearchDefaults(k_prime=100, top_k=5),
+        )
+
+    return build
+
+
+@dataclasses.dataclass(frozen=True)
+class BuiltRetriever:
+    """A retriever, with its signatures traced once for all tests."""
+
+    retriever: Any
+    signatures: dict[str, Any]
+
+
+@pytest.fixture(scope="session")
+def exact_retriever(tiny_corpus: Any, build_retriever: Any) -> BuiltRetriever:
+    from xtr_tf.retriever.signatures import build_signatures
+    from xtr_tf.search.exact_searcher import ExactSearcher
+
+    retriever = build_retriever(ExactSearcher(tiny_corpus.vectors))
+    return BuiltRetriever(retriever, build_signatures(retriever))
+
+
+@pytest.fixture(scope="session")
+def exact_export(exact_retriever: BuiltRetriever, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from xtr_tf.export import ModelCard, exporter
+
+    card = ModelCard(encoder={}, tokenizer={}, corpus={}, index={"kind": "exact"}, defaults={})
+    base = tmp_path_factory.mktemp("exact") / "atlas"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exporter, "build_signatures", lambda _: exact_retriever.signatures)
+        return exporter.export_retriever(exact_retriever.retriever, base, card, queries=QUERIES).directory

@@ -1,0 +1,137 @@
+"""What counts as the same answer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from xtr_tf.export.agreement import differences
+from xtr_tf.export.reference_case import ReferenceCase, read_cases, write_cases
+
+
+def strings(*values: str) -> np.ndarray:
+    array = np.empty(len(values), object)
+    array[:] = [value.encode() for value in values]
+    return array
+
+
+def ranking(ids: str, scores: list[float]) -> dict[str, np.ndarray]:
+    return {
+        "document_ids": strings(*(character.strip() for character in ids))[np.newaxis],
+        "scores": np.array([scores], np.float32),
+    }
+
+
+def compare(left, right, signature="search"):
+    return differences(ReferenceCase(signature, {}, left), right, 1e-5)
+
+
+REFERENCE = ranking("abcd", [0.9, 0.8, 0.7999999, 0.5])
+
+
+def test_equal_rankings():
+    assert compare(REFERENCE, REFERENCE) == []
+    inf = -float("inf")
+    assert compare(ranking("a  ", [0.9, inf, inf]), ranking("a  ", [0.9, inf, inf])) == []
+
+
+def test_ties_may_change_places():
+    assert compare(REFERENCE, ranking("acbd", [0.9, 0.8, 0.7999999, 0.5])) == []
+
+
+def test_a_tie_at_the_end_may_bring_another_document():
+    assert compare(REFERENCE, ranking("abce", [0.9, 0.8, 0.7999999, 0.5])) == []
+
+
+@pytest.mark.parametrize(
+    ("ids", "scores"),
+    [
+        ("bacd", [0.9, 0.8, 0.7999999, 0.5]),
+        ("abxd", [0.9, 0.8, 0.7999999, 0.5]),
+        ("abc ", [0.9, 0.8, 0.7999999, -float("inf")]),
+        ("abcd", [0.91, 0.8, 0.7999999, 0.5]),
+        ("abcd", [float("nan"), 0.8, 0.7999999, 0.5]),
+    ],
+)
+def test_other_rankings(ids, scores):
+    assert compare(REFERENCE, ranking(ids, scores))
+
+
+def test_titles_follow_their_documents():
+    left = {**REFERENCE, "titles": strings("A", "B", "C", "D")[np.newaxis]}
+    moved = {**ranking("acbd", [0.9, 0.8, 0.7999999, 0.5]), "titles": strings("A", "C", "B", "D")[np.newaxis]}
+    assert compare(left, moved) == []
+    wrong = {**REFERENCE, "titles": strings("A", "C", "B", "D")[np.newaxis]}
+    assert compare(left, wrong) == ["`titles` differs in 2 of 4 values"]
+
+
+def explanation(retrieved: list[bool], starts: list[int], scores: list[float]) -> dict[str, np.ndarray]:
+    return {
+        **ranking("a", [0.5]),
+        "retrieved": np.array([[retrieved]]),
+        "starts": np.array([[starts]], np.int32),
+        "token_scores": np.array([[scores]], np.float32),
+    }
+
+
+def test_explanations_may_differ_at_the_cutoff_alone():
+    left = explanation([True, False], [4, -1], [0.5, 0.3])
+    assert compare(left, explanation([True, True], [4, 9], [0.5, 0.3]), "explain") == []
+    assert compare(left, explanation([True, False], [5, -1], [0.5, 0.3]), "explain")
+    assert compare(left, explanation([True, True], [4, 9], [0.5, 0.31]), "explain")
+
+
+def hits(tokens: list[int], scores: list[float], ids: str, cutoff: float = 0.3) -> dict[str, np.ndarray]:
+    names = sorted(set(ids) - {" "})
+    return {
+        "query_of_row": np.array([0], np.int32),
+        "cutoffs": np.array([cutoff], np.float32),
+        "token_ids": np.array([tokens], np.int32),
+        "scores": np.array([scores], np.float32),
+        "documents": np.array([[names.index(name) if name != " " else -1 for name in ids]], np.int32),
+        "document_ids": strings(*names),
+    }
+
+
+def test_token_hits():
+    left = hits([1, 2, 3], [0.9, 0.5, 0.3], "aab")
+    same = "search_tokens"
+    assert compare(left, hits([2, 1, 3], [0.5, 0.9, 0.3], "aab"), same) == []
+    assert compare(left, hits([1, 2, 4], [0.9, 0.5, 0.3], "aac"), same) == []
+    assert compare(left, hits([1, 2, 3, 0], [0.9, 0.5, 0.3, -float("inf")], "aab "), same) == []
+    assert compare(left, hits([1, 4, 3], [0.9, 0.5, 0.3], "aab"), same)
+    assert compare(left, hits([1, 2, 3], [0.9, 0.5, 0.3], "abb"), same)
+    assert compare(left, hits([1, 2, 3], [0.9, 0.4, 0.3], "aab"), same)
+    assert compare(left, hits([1, 2, 3], [0.9, 0.5, 0.3], "aab", cutoff=0.2), same)
+    out_of_range = hits([1, 2, 3], [0.9, 0.5, 0.3], "aab")
+    out_of_range["documents"][0, 0] = 7
+    assert compare(left, out_of_range, same)
+
+
+def test_arrays():
+    left = {"encodings": np.ones([2, 3], np.float32), "mask": np.ones([2], bool)}
+    assert compare(left, {**left, "encodings": left["encodings"] + np.float32(5e-6)}) == []
+    assert compare(left, {**left, "encodings": left["encodings"] + np.float32(5e-5)})
+    assert compare(left, {**left, "mask": np.array([True, False])}) == ["`mask` differs in 1 of 2 values"]
+    assert compare(left, {**left, "mask": np.ones([3], bool)}) == ["`mask` is bool[3] instead of bool[2]"]
+    assert compare(left, {"mask": left["mask"]}) == [
+        "the outputs are ['mask'] instead of ['encodings', 'mask']"
+    ]
+
+
+def test_cases_survive_the_disk(tmp_path):
+    odd = np.array([[b"\xff\x00", "東".encode(), b""]], object)
+    case = ReferenceCase(
+        "search",
+        {"query": odd, "k": np.array(3, np.int32), "none": np.empty([0], object)},
+        {"scores": np.array([[-np.inf, 0.1]], np.float32), "mask": np.array([True])},
+    )
+    write_cases(tmp_path, [case])
+    (read,) = read_cases(tmp_path)
+    assert read.signature == "search"
+    for left, right in ((case.inputs, read.inputs), (case.outputs, read.outputs)):
+        assert left.keys() == right.keys()
+        for name, array in left.items():
+            assert right[name].dtype == array.dtype
+            assert right[name].shape == array.shape
+            assert right[name].tolist() == array.tolist()

@@ -1,0 +1,115 @@
+"""What an export writes, and that nothing of it appears unless it was proved."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xtr_tf.errors import InputError
+from xtr_tf.export import ModelCard, exporter
+from xtr_tf.export.gate import GateReport
+from xtr_tf.export.reference_case import read_cases
+from xtr_tf.export.reference_requests import default_queries
+from xtr_tf.runtime import SavedModelSession
+from xtr_tf.runtime.saved_model_file import read_meta_graph
+
+CARD = ModelCard(encoder={}, tokenizer={}, corpus={}, index={}, defaults={})
+SIGNATURES = {
+    "serving_default",
+    "search",
+    "search_vectors",
+    "search_tokens",
+    "explain",
+    "encode_query",
+    "encode_document",
+    "score",
+}
+
+
+def test_the_directory_is_complete(exact_export):
+    assert exact_export.name == "1"
+    assert [path.name for path in exact_export.parent.iterdir()] == ["1"]
+    card = json.loads((exact_export / "model_card.json").read_text())
+    assert card["index"] == {"kind": "exact"}
+    assert card["warm_up"] is True
+    assert card["versions"]["tensorflow"] == tf.__version__
+    assert {case.signature for case in read_cases(exact_export)} == SIGNATURES
+
+
+def test_parameters_have_the_models_defaults(exact_export):
+    with SavedModelSession(exact_export) as session:
+        assert session.signatures.keys() == SIGNATURES
+        optional = {"k_prime", "top_k", "leaves", "imputation", "constant", "languages"}
+        for name in ("search", "search_vectors", "explain"):
+            assert session.signatures[name].optional == optional
+        assert session.signatures["search_tokens"].optional == {"k_prime", "leaves"}
+        default = session.run("serving_default", {"query": ["nile"]})
+        found = session.run("search", {"query": ["nile"]})
+        assert default["document_ids"].tolist() == found["document_ids"].tolist()
+        assert default["document_ids"].shape == (1, 5)
+        assert session.run("search", {"query": ["nile"], "top_k": 2})["document_ids"].shape == (1, 2)
+
+
+def test_bad_requests_are_sentences_through_the_runtime(exact_export):
+    with SavedModelSession(exact_export) as session:
+        for inputs, message in (
+            ({"k_prime": 0}, r"^`k_prime` must be at least 1. Received: 0\.$"),
+            ({"top_k": 10_001}, r"^`top_k` must be between 1 and 10000. Received: 10001\.$"),
+            ({"imputation": "x"}, r"^`imputation` must be one of .* Received: x\.$"),
+        ):
+            with pytest.raises(InputError, match=message):
+                session.run("search", {"query": ["nile"], **inputs})
+        with pytest.raises(
+            InputError, match=r"^Every query must contain text. Received: blank at position 0\.$"
+        ):
+            session.run("search", {"query": [" "]})
+
+
+def test_warm_up_requests_run(exact_export):
+    from tensorflow_serving.apis import prediction_log_pb2
+
+    records = tf.data.TFRecordDataset(str(exact_export / "assets.extra" / "tf_serving_warmup_requests"))
+    seen = set()
+    with SavedModelSession(exact_export) as session:
+        for record in records.as_numpy_iterator():
+            request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
+            assert request.model_spec.name == "atlas"
+            inputs = {name: tf.make_ndarray(value) for name, value in request.inputs.items()}
+            assert session.run(request.model_spec.signature_name, inputs)
+            seen.add(request.model_spec.signature_name)
+    assert seen == SIGNATURES
+
+
+def test_no_array_of_the_index_is_in_the_graph(exact_export, tiny_corpus):
+    graph = read_meta_graph(exact_export).graph_def
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    constants = [node for node in nodes if node.op == "Const"]
+    assert len(constants) > 100
+    # The largest array that belongs to the graph is the encoder's table of position buckets.
+    largest = 257 * 4
+    assert largest < len(tiny_corpus.document_of_token)
+    for node in constants:
+        value = node.attr["value"].tensor
+        if value.dtype != tf.string.as_datatype_enum:
+            assert tf.make_ndarray(value).nbytes <= largest, node.name
+    checkpoint = tf.train.load_checkpoint(str(exact_export / "variables" / "variables"))
+    kept = sum(np.prod(shape) for shape in checkpoint.get_variable_to_shape_map().values())
+    assert kept > tiny_corpus.vectors.size
+
+
+def test_a_model_that_does_not_pass_is_not_published(exact_retriever, tmp_path, monkeypatch):
+    monkeypatch.setattr(exporter, "build_signatures", lambda _: exact_retriever.signatures)
+    monkeypatch.setattr(exporter, "verify_model", lambda *_: GateReport(0.0, {}, [], ["`score`: wrong"]))
+    with pytest.raises(InputError, match=r"not published: `score`: wrong\. Received: .*model/1'"):
+        exporter.export_retriever(exact_retriever.retriever, tmp_path / "model", CARD, queries=["nile"])
+    assert list((tmp_path / "model").iterdir()) == []
+
+
+def test_default_queries_come_from_the_corpus(exact_retriever, tiny_corpus):
+    titles = {record.title for record in tiny_corpus.documents}
+    queries = default_queries(exact_retriever.retriever)
+    assert len(queries) == 8
+    assert set(queries) <= titles

@@ -1,0 +1,89 @@
+"""The gate finds what is wrong with a model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from xtr_tf.errors import InputError
+from xtr_tf.export import gate
+from xtr_tf.export.reference_case import REFERENCE_FILE
+
+
+@pytest.fixture
+def copy(exact_export, tmp_path) -> Path:
+    return Path(shutil.copytree(exact_export, tmp_path / "1"))
+
+
+def change_reference(directory: Path, change) -> None:
+    cases = json.loads((directory / REFERENCE_FILE).read_text())
+    change(cases)
+    (directory / REFERENCE_FILE).write_text(json.dumps(cases))
+
+
+def test_a_good_model_passes_in_a_fresh_process(exact_export):
+    report = gate.verify_model(exact_export)
+    assert report.passed
+    assert report.problems == []
+    assert report.cases["search"] == 5
+    assert len(report.cases) == 8
+    assert report.op_libraries == ["_sentencepiece_tokenizer.so"]
+    assert 0 < report.load_seconds < 60
+
+
+def test_this_process_proves_nothing(copy):
+    """It has imported TensorFlow, which the gate must notice."""
+    change_reference(copy, lambda cases: cases.clear())
+    assert "tensorflow" in sys.modules
+    assert gate.replay(copy).problems[-1] == (
+        "the process imported Python TensorFlow, so that it proves nothing"
+    )
+
+
+def test_other_answers_are_problems(copy):
+    def change(cases):
+        cases[:] = [case for case in cases if case["signature"] in ("serving_default", "encode_query")]
+        cases[0]["outputs"]["document_ids"]["values"][0] = "nobody"
+        cases[1]["inputs"]["query"]["shape"] = [1, -1]
+
+    change_reference(copy, change)
+    problems = gate.verify_model(copy).problems
+    assert "`score` has no reference answer" in problems
+    assert "`serving_default`: query 0 finds other documents" in problems
+    assert any("must have the shape [?]" in problem for problem in problems)
+
+
+def test_damaged_models(copy):
+    data = next((copy / "variables").glob("variables.data-*"))
+    content = data.read_bytes()
+    data.write_bytes(content[: len(content) // 2])
+    with pytest.raises(InputError, match="cannot load the model"):
+        gate.verify_model(copy)
+    shutil.rmtree(copy / "variables")
+    with pytest.raises(InputError, match="variables are missing"):
+        gate.verify_model(copy)
+    (copy / REFERENCE_FILE).write_text("[{")
+    with pytest.raises(InputError, match="no readable reference answers"):
+        gate.verify_model(copy)
+    with pytest.raises(InputError, match="no readable reference answers"):
+        gate.verify_model(copy / "absent")
+
+
+def test_other_weights_are_noticed(copy):
+    """One bit in a hundred thousand bytes: the checkpoint's own checksum, or the answers, tell."""
+    data = next((copy / "variables").glob("variables.data-*"))
+    content = bytearray(data.read_bytes())
+    content[len(content) // 3] ^= 0x40
+    data.write_bytes(content)
+    with pytest.raises(InputError, match="cannot load the model"):
+        gate.verify_model(copy)
+
+
+def test_a_process_that_dies_is_reported(exact_export, monkeypatch):
+    monkeypatch.setattr(gate.sys, "executable", "/bin/false")
+    with pytest.raises(InputError, match="died with exit code 1"):
+        gate.verify_model(exact_export)

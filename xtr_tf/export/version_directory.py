@@ -1,0 +1,71 @@
+"""`<base>/<version>/`: where servers look for models, and how a version appears there all at once."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from xtr_tf.errors import InputError
+
+# Servers take every directory whose name is a number for a version; this begins with a dot.
+_STAGING = ".{version}.{unique}.partial"
+
+
+def versions_in(base: Path) -> list[int]:
+    """Returns the versions in a model's base directory, the smallest first."""
+    if not base.is_dir():
+        return []
+    return sorted(int(path.name) for path in base.iterdir() if path.is_dir() and path.name.isdecimal())
+
+
+def latest_version(directory: Path) -> Path:
+    """Returns the newest version in a base directory, or the directory itself if it is a version."""
+    if (directory / "saved_model.pb").is_file():
+        return directory
+    versions = versions_in(directory)
+    if not versions:
+        raise InputError(
+            "A model is a directory with `saved_model.pb`, or one with numbered versions of it. "
+            f"Received: {str(directory)!r}."
+        )
+    return directory / str(versions[-1])
+
+
+@contextmanager
+def new_version(base: Path, version: int | None) -> Iterator[tuple[Path, Path]]:
+    """Gives a directory to write a version into, which is published only if all goes well.
+
+    Args:
+        base: The model's base directory, made if need be.
+        version: Its number; the one after the largest if None.
+
+    Yields:
+        The directory to write into, and the one it will become.
+
+    Raises:
+        InputError: The version exists already, before or after the work.
+    """
+    if version is None:
+        version = (versions_in(base) or [0])[-1] + 1
+    final = base / str(version)
+    _check_absent(final)
+    base.mkdir(parents=True, exist_ok=True)
+    staging = base / _STAGING.format(version=version, unique=uuid.uuid4().hex[:8])
+    staging.mkdir()
+    try:
+        yield staging, final
+        _check_absent(final)
+        staging.rename(final)
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+
+
+def _check_absent(directory: Path) -> None:
+    if directory.exists():
+        raise InputError(
+            f"This version exists; choose another number, or none for the next. Received: {str(directory)!r}."
+        )
