@@ -35,7 +35,7 @@ def encode(
     ] = None,
     dtype: Annotated[str, typer.Option(help="What vectors are stored as: float16 or bfloat16.")] = "float16",
     keep_text: Annotated[bool, typer.Option(help="Keep texts for display with results.")] = True,
-    batch_tokens: Annotated[int, typer.Option(help="Tokens encoded at once, padding included.")] = 8192,
+    batch_tokens: Annotated[int, typer.Option(help="Tokens encoded at once, padding included.")] = 4096,
     shard_characters: Annotated[int, typer.Option(help="Text of a shard, the unit of work.")] = 1_000_000,
     skip_punctuation: Annotated[
         bool, typer.Option("--skip-punctuation", help="Leave out pieces of nothing but punctuation.")

@@ -31,7 +31,7 @@ class EncodingConfig:
     overlap: int | None = None
     dtype: str = "float16"
     keep_text: bool = True
-    batch_tokens: int = 8192
+    batch_tokens: int = 4096
     skip_punctuation: bool = False
     skip_pieces: tuple[str, ...] = ()
     min_norm: float = 0.0
