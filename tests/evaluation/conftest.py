@@ -1,0 +1,65 @@
+"""A small random encoder on disk, the example collection, and an export of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xtr_tf.evaluation.datasets import Dataset, load_datasets
+
+
+@pytest.fixture(scope="session")
+def atlas(repository: Path) -> Dataset:
+    """The example's test questions."""
+    [dataset] = load_datasets([repository / "examples" / "atlas"])
+    return dataset
+
+
+@pytest.fixture(scope="session")
+def encoder_directory(tiny_corpus: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random encoder; passages have 64 tokens, queries 16."""
+    from xtr_tf.encoder import save_encoder
+
+    directory = tmp_path_factory.mktemp("evaluation") / "encoder"
+    save_encoder(directory, tiny_corpus.encoder, tiny_corpus.tokenizer)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def loaded_encoder(tiny_corpus: Any) -> Any:
+    from xtr_tf.evaluation.loaded_encoder import LoadedEncoder
+
+    return LoadedEncoder(tiny_corpus.encoder, tiny_corpus.tokenizer)
+
+
+@pytest.fixture(scope="session")
+def atlas_index(atlas: Dataset, loaded_encoder: Any) -> Any:
+    """All tokens of the example corpus."""
+    return loaded_encoder.encode_documents(list(atlas.corpus), "atlas")
+
+
+@pytest.fixture(scope="session")
+def exported_directory(
+    tiny_corpus: Any, atlas: Dataset, atlas_index: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A model with an exact index of the whole example corpus, as a SavedModel."""
+    import tensorflow as tf
+
+    from xtr_tf.corpus.document import DocumentRecord
+    from xtr_tf.retriever import DocumentTable, Retriever, SearchDefaults
+    from xtr_tf.retriever.signatures import build_signatures
+    from xtr_tf.search.exact_searcher import ExactSearcher
+
+    retriever = Retriever(
+        tiny_corpus.encoder,
+        tiny_corpus.tokenizer,
+        ExactSearcher(atlas_index.vectors),
+        atlas_index.document_of_token,
+        DocumentTable([DocumentRecord.of(document) for document in atlas_index.documents]),
+        defaults=SearchDefaults(k_prime=100, top_k=10),
+    )
+    directory = tmp_path_factory.mktemp("exported") / "atlas" / "1"
+    tf.saved_model.save(retriever, str(directory), signatures=build_signatures(retriever))
+    return directory.parent

@@ -1,0 +1,168 @@
+"""Exact retrieval in memory against loops written out and the searcher of served models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from xtr_tf.corpus.document import Document
+from xtr_tf.errors import InputError
+from xtr_tf.evaluation.datasets import Dataset
+from xtr_tf.evaluation.exact_retriever import ExactRetriever, xtr_scores
+from xtr_tf.evaluation.similarities import Similarities
+from xtr_tf.evaluation.token_encoder import EncodedQuery
+from xtr_tf.evaluation.token_index import MAX_TOKENS, TokenIndex, check_size
+
+
+def unit(generator: np.random.Generator, rows: int, dim: int = 8) -> np.ndarray:
+    vectors = generator.standard_normal((rows, dim)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.fixture
+def index() -> TokenIndex:
+    generator = np.random.default_rng(0)
+    lengths = generator.integers(1, 12, 40)
+    documents = [Document(f"d{number}", "text") for number in range(40)]
+    return TokenIndex(documents, unit(generator, lengths.sum()), np.cumsum([0, *lengths]))
+
+
+@pytest.fixture
+def queries() -> list[EncodedQuery]:
+    generator = np.random.default_rng(1)
+    return [EncodedQuery(unit(generator, length)) for length in (3, 1, 0, 7)]
+
+
+def naive_scores(index: TokenIndex, query: np.ndarray, k_prime: int, imputation: str) -> list[float]:
+    """f_XTR' as the paper defines it, one number at a time; NaN for a document that is no candidate."""
+    owners = index.document_of_token
+    scores = []
+    similarities = [[float(token @ vector) for vector in index.vectors] for token in query]
+    retrieved = [sorted(range(len(row)), key=lambda j, row=row: -row[j])[:k_prime] for row in similarities]
+    for document in range(len(index.documents)):
+        terms = []
+        for row, tokens in zip(similarities, retrieved, strict=True):
+            own = [row[token] for token in tokens if owners[token] == document]
+            missing = {"top_k_prime": row[tokens[-1]], "none": None}.get(imputation, imputation)
+            terms.append((max(own), True) if own else (missing, False))
+        if not any(found for _, found in terms):
+            scores.append(float("nan"))
+            continue
+        counted = [float(value) for value, found in terms if found or imputation != "none"]
+        scores.append(sum(counted) / len(counted))
+    return scores
+
+
+@pytest.mark.parametrize("imputation", ["top_k_prime", "0.0", "0.2", "none"])
+@pytest.mark.parametrize("k_prime", [1, 5, 60, 10_000])
+def test_scores_are_the_papers(
+    index: TokenIndex, queries: list[EncodedQuery], k_prime: int, imputation: str
+) -> None:
+    [block] = ExactRetriever(index).blocks(queries)
+    scores = xtr_scores(block, block.similarities.cutoffs(k_prime), imputation)
+    assert block.queries.tolist() == [0, 1, 3]
+    for place, row in zip(block.queries, scores, strict=True):
+        expected = naive_scores(index, queries[place].vectors, min(k_prime, index.num_tokens), imputation)
+        assert np.where(np.isfinite(row), row, np.nan) == pytest.approx(expected, abs=1e-5, nan_ok=True)
+
+
+def test_rankings_under_both_functions(index: TokenIndex, queries: list[EncodedQuery]) -> None:
+    xtr, colbert = ExactRetriever(index).search(queries, k_prime=5, depth=12)
+    for place, query in enumerate(queries):
+        if not len(query.vectors):
+            assert (xtr.ordinals[place] == -1).all()
+            assert (colbert.ordinals[place] == -1).all()
+            continue
+        expected = np.array(naive_scores(index, query.vectors, 5, "top_k_prime"))
+        order = [document for document in np.argsort(-expected) if np.isfinite(expected[document])][:12]
+        assert xtr.ordinals[place, : len(order)].tolist() == order
+        assert (xtr.ordinals[place, len(order) :] == -1).all()
+        similarities = query.vectors @ index.vectors.T
+        maxima = [similarities[:, first:last].max(1).mean() for first, last in _bounds(index)]
+        assert colbert.ordinals[place].tolist() == np.argsort(-np.array(maxima))[:12].tolist()
+        assert colbert.scores[place] == pytest.approx(np.sort(maxima)[::-1][:12], abs=1e-6)
+
+
+def _bounds(index: TokenIndex) -> list[tuple[int, int]]:
+    return list(zip(index.offsets[:-1], index.offsets[1:], strict=True))
+
+
+def test_with_every_token_retrieved_both_functions_agree(
+    index: TokenIndex, queries: list[EncodedQuery]
+) -> None:
+    xtr, colbert = ExactRetriever(index).search(queries, k_prime=10_000, depth=40)
+    assert (xtr.ordinals == colbert.ordinals).all()
+    assert xtr.scores == pytest.approx(colbert.scores, abs=1e-6)
+
+
+@pytest.mark.parametrize("count", [1, 7, 100, 10_000])
+def test_top_tokens_are_those_of_a_full_sort(index: TokenIndex, count: int) -> None:
+    similarities = Similarities(index, unit(np.random.default_rng(2), 5))
+    tokens, scores = similarities.top_tokens(count)
+    expected = np.argsort(-similarities.values, axis=1, kind="stable")[:, :count]
+    assert (tokens == expected).all()
+    assert (scores == np.take_along_axis(similarities.values, expected, axis=1)).all()
+    assert (similarities.cutoffs(count) == scores[:, -1]).all()
+
+
+def test_ties_at_the_cutoff_are_ranked_by_token(index: TokenIndex) -> None:
+    same = TokenIndex(index.documents, np.ones_like(index.vectors), index.offsets)
+    tokens, _ = Similarities(same, np.ones((1, 8), np.float32)).top_tokens(3)
+    assert tokens.tolist() == [[0, 1, 2]]
+
+
+def test_memory_decides_how_many_queries_share_a_block(
+    index: TokenIndex, queries: list[EncodedQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = ExactRetriever(index).search(queries, 5, 10)
+    monkeypatch.setattr("xtr_tf.evaluation.exact_retriever._MAX_SIMILARITIES", 1)
+    blocks = [block.queries.tolist() for block in ExactRetriever(index).blocks(queries)]
+    assert blocks == [[0, 1], [3]], "the longest query decides"
+    parts = ExactRetriever(index).search(queries, 5, 10)
+    assert all((one.ordinals == other.ordinals).all() for one, other in zip(whole, parts, strict=True))
+
+
+def test_agrees_with_the_searcher_and_scoring_of_served_models(
+    atlas: Dataset, atlas_index: TokenIndex, loaded_encoder: Any
+) -> None:
+    import tensorflow as tf
+
+    from xtr_tf.scoring import score_documents
+    from xtr_tf.search.exact_searcher import ExactSearcher
+
+    encoded = loaded_encoder.encode_queries([query.text for query in atlas.queries[:20]])
+    ranking, _ = ExactRetriever(atlas_index).search(encoded, k_prime=200, depth=20)
+    searcher = ExactSearcher(atlas_index.vectors)
+    for place, query in enumerate(encoded):
+        hits = searcher.search(tf.constant(query.vectors), tf.constant(200), tf.constant(0))
+        mask = tf.ones([1, len(query.vectors)], tf.bool)
+        expected = score_documents(hits, mask, atlas_index.document_of_token, 300, tf.constant(20))
+        assert ranking.scores[place] == pytest.approx(expected.scores.numpy()[0], abs=1e-5)
+        assert (ranking.ordinals[place] == expected.ordinals.numpy()[0]).mean() > 0.9, "but for near ties"
+
+
+def test_loaded_encoder_tells_pieces_and_places(
+    tiny_corpus: Any, atlas_index: TokenIndex, loaded_encoder: Any
+) -> None:
+    assert len(atlas_index.documents) == 300
+    assert np.diff(atlas_index.offsets).max() > 64, "long documents are split, not cut"
+    assert np.abs(np.linalg.norm(atlas_index.vectors, axis=1) - 1).max() < 1e-3
+    text = atlas_index.documents[0].full_text
+    pieces = tiny_corpus.tokenizer.pieces(atlas_index.pieces[:5]).numpy()
+    for piece, (start, end) in zip(pieces, atlas_index.spans[:5], strict=True):
+        assert piece.decode().replace("▁", " ").strip() == text[start:end].lower().strip() != ""
+    encoded = loaded_encoder.encode_queries(["How high is it?", "", "Mount Everest"])
+    assert len(encoded[1].vectors) == 0
+    assert "".join(encoded[2].words).replace("▁", " ").strip().startswith("mount everest")
+    assert len(encoded[2].pieces) == len(encoded[2].vectors) == len(encoded[2].words)
+
+
+def test_impossible_indexes_are_refused(index: TokenIndex) -> None:
+    with pytest.raises(InputError, match="at least one token"):
+        TokenIndex(index.documents, index.vectors, np.zeros(41, int))
+    with pytest.raises(InputError, match="must be those of the vectors"):
+        TokenIndex(index.documents, index.vectors[:-1], index.offsets)
+    with pytest.raises(InputError, match="too many for exact search in memory"):
+        check_size(MAX_TOKENS + 1, "wiki")
