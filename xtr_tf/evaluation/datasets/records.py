@@ -13,31 +13,30 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from xtr_tf.corpus.compression import COMPRESSIONS, open_bytes
+from xtr_tf.data.lines import open_bytes, read_lines
 from xtr_tf.errors import InputError
 
 
 def find_file(folder: Path, name: str) -> Path | None:
     """`folder/name`, plain or compressed, or None."""
-    candidates = (folder / f"{name}{suffix}" for suffix in ("", *COMPRESSIONS))
+    candidates = (folder / f"{name}{suffix}" for suffix in ("", ".gz", ".xz", ".bz2"))
     return next((path for path in candidates if path.is_file()), None)
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+def read_text_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Numbers and contents of the lines that are not blank."""
-    with open_bytes(path) as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-            except UnicodeDecodeError as error:
-                raise bad_line(path, number, "is not UTF-8") from error
-            if text.strip():
-                yield number, text
+    for number, line in read_lines(path):
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise bad_line(path, number, "is not UTF-8") from error
+        if text.strip():
+            yield number, text
 
 
 def read_columns(path: Path, counts: tuple[int, ...]) -> Iterator[tuple[int, list[str]]]:
     """Numbers and tab-separated columns of lines; a line must have one of `counts` columns."""
-    for number, line in read_lines(path):
+    for number, line in read_text_lines(path):
         columns = line.split("\t")
         if len(columns) not in counts:
             wanted = " or ".join(str(count) for count in counts)
@@ -47,7 +46,7 @@ def read_columns(path: Path, counts: tuple[int, ...]) -> Iterator[tuple[int, lis
 
 def read_objects(path: Path, fields: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """JSON objects, one a line, each with at least `fields`."""
-    for number, line in read_lines(path):
+    for number, line in read_text_lines(path):
         try:
             record = json.loads(line)
         except ValueError as error:
