@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from xtr_tf.cli import checkpoint, config, doctor, encode
+from xtr_tf.cli import checkpoint, config, doctor, encode, serve
 from xtr_tf.errors import InputError
 from xtr_tf.version import __version__
 
@@ -29,6 +29,7 @@ app = typer.Typer(
 )
 app.command("doctor")(doctor.doctor)
 app.command("encode", context_settings={"allow_extra_args": True})(encode.encode)
+app.command("serve")(serve.serve)
 app.add_typer(config.app, name="config")
 app.add_typer(checkpoint.app, name="checkpoint")
 

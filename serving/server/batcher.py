@@ -1,0 +1,192 @@
+"""Joins requests into batches: one model call for many callers.
+
+A batch is formed at the moment a thread becomes free, of whatever is waiting then. Callers of one
+batch never see each other: rows are handed back to who sent them, and when a batch fails, each of
+its requests is run alone, so that a bad one takes nobody with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from serving.server.batching_options import BatchingOptions
+from serving.server.status import Code, RequestError
+from serving.server.worker_pool import WorkerPool
+
+Arrays = Mapping[str, np.ndarray]
+Outcome = dict[str, np.ndarray] | Exception
+
+
+@dataclasses.dataclass
+class _Task:
+    inputs: Arrays
+    rows: int
+    future: asyncio.Future[dict[str, np.ndarray]]
+
+    def joins(self, other: _Task) -> bool:
+        """Whether both can be rows of the same arrays."""
+        return all(array.shape[1:] == other.inputs[name].shape[1:] for name, array in self.inputs.items())
+
+
+class Batcher:
+    """Batches the calls of one signature of one loaded version. Used from the event loop alone.
+
+    Args:
+        pool: Threads to run on.
+        run: The model call: arrays to arrays that share their first dimension.
+        options: Bounds.
+        observe: Called with the rows of every batch that is run.
+    """
+
+    def __init__(
+        self,
+        pool: WorkerPool,
+        run: Callable[[Arrays], dict[str, np.ndarray]],
+        options: BatchingOptions,
+        observe: Callable[[int], None] = lambda rows: None,
+    ) -> None:
+        self._pool = pool
+        self._run = run
+        self._options = options
+        self._observe = observe
+        self._tasks: deque[_Task] = deque()
+        self._rows = 0
+        self._jobs = 0
+        self._max_jobs = options.num_batch_threads or pool.workers
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def depth(self) -> int:
+        """Rows that wait."""
+        return self._rows
+
+    async def run(self, inputs: Arrays) -> dict[str, np.ndarray]:
+        """Runs one request's rows, together with others'.
+
+        Args:
+            inputs: Arrays already checked, `[rows, ...]` each with the same number of rows.
+
+        Raises:
+            RequestError: RESOURCE_EXHAUSTED when the queue is full.
+        """
+        rows = len(next(iter(inputs.values())))
+        capacity = self._options.max_batch_size * self._options.max_enqueued_batches
+        if self._tasks and self._rows + rows > capacity:
+            raise RequestError(
+                Code.RESOURCE_EXHAUSTED,
+                "The batch scheduling queue to which this task was submitted is full",
+            )
+        task = _Task(inputs, rows, asyncio.get_running_loop().create_future())
+        self._tasks.append(task)
+        self._rows += rows
+        self._schedule()
+        return await task.future
+
+    def _schedule(self) -> None:
+        if not self._tasks or self._jobs >= self._max_jobs:
+            return
+        if not self._options.batch_timeout_micros or self._rows >= self._options.max_batch_size:
+            self._submit()
+        elif self._timer is None:
+            delay = self._options.batch_timeout_micros / 1e6
+            self._timer = asyncio.get_running_loop().call_later(delay, self._waited_enough)
+
+    def _waited_enough(self) -> None:
+        self._timer = None
+        if self._tasks and self._jobs < self._max_jobs:
+            self._submit()
+
+    def _submit(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._jobs += 1
+        self._pool.submit(_BatchJob(self))
+
+    def take(self) -> list[_Task]:
+        """Takes the next batch from the queue; callers that have gone are passed over."""
+        batch: list[_Task] = []
+        rows = 0
+        while self._tasks:
+            task = self._tasks[0]
+            gone = task.future.done()
+            if (
+                not gone
+                and batch
+                and (rows + task.rows > self._options.max_batch_size or not task.joins(batch[0]))
+            ):
+                break
+            self._tasks.popleft()
+            self._rows -= task.rows
+            if not gone:
+                batch.append(task)
+                rows += task.rows
+        return batch
+
+    def call(self, batch: list[_Task]) -> Callable[[], list[Outcome]]:
+        """Returns the call that a thread has to make for a batch."""
+        self._observe(sum(task.rows for task in batch))
+        return partial(_run_batch, self._run, [task.inputs for task in batch], [task.rows for task in batch])
+
+    def job_ended(self) -> None:
+        """Lets the next batch go."""
+        self._jobs -= 1
+        self._schedule()
+
+
+class _BatchJob:
+    """A place in the pool's queue; which requests it serves is decided when it begins."""
+
+    def __init__(self, batcher: Batcher) -> None:
+        self._batcher = batcher
+        self._batch: list[_Task] = []
+
+    def begin(self) -> Callable[[], list[Outcome]] | None:
+        self._batch = self._batcher.take()
+        if not self._batch:
+            self._batcher.job_ended()
+            return None
+        return self._batcher.call(self._batch)
+
+    def finish(self, result: asyncio.Future[Any]) -> None:
+        self._batcher.job_ended()
+        if result.cancelled() or result.exception() is not None:
+            outcomes: list[Outcome] = [RequestError(Code.INTERNAL, "The batch failed.")] * len(self._batch)
+        else:
+            outcomes = result.result()
+        for task, outcome in zip(self._batch, outcomes, strict=True):
+            if task.future.done():
+                continue
+            if isinstance(outcome, Exception):
+                task.future.set_exception(outcome)
+            else:
+                task.future.set_result(outcome)
+
+
+def _run_batch(
+    run: Callable[[Arrays], dict[str, np.ndarray]], inputs: list[Arrays], rows: list[int]
+) -> list[Outcome]:
+    """Runs on a thread: one call for all, or, if that fails, one call each."""
+    if len(inputs) == 1:
+        return [_outcome(run, inputs[0])]
+    joined = {name: np.concatenate([arrays[name] for arrays in inputs]) for name in inputs[0]}
+    outputs = _outcome(run, joined)
+    if isinstance(outputs, Exception) or any(len(array) != sum(rows) for array in outputs.values()):
+        return [_outcome(run, arrays) for arrays in inputs]
+    bounds = np.cumsum(rows)[:-1]
+    pieces = {name: np.split(array, bounds) for name, array in outputs.items()}
+    return [{name: pieces[name][index] for name in pieces} for index in range(len(inputs))]
+
+
+def _outcome(run: Callable[[Arrays], dict[str, np.ndarray]], inputs: Arrays) -> Outcome:
+    try:
+        return run(inputs)
+    except Exception as error:
+        return error

@@ -1,0 +1,172 @@
+"""The server as a whole: its parts are joined here, started, and ended without losing a request."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from serving.server.bearer_tokens import BearerTokens
+from serving.server.grpc_server import GrpcServer
+from serving.server.http_server import HttpServer
+from serving.server.limits import Admission
+from serving.server.metrics import Metrics
+from serving.server.model_config import read_model_configs
+from serving.server.model_manager import ModelManager
+from serving.server.model_service import ModelService
+from serving.server.prediction_service import PredictionService
+from serving.server.predictor import Predictor
+from serving.server.request_log import RequestLog
+from serving.server.request_observer import RequestObserver
+from serving.server.rest_api import RestApi, render_error
+from serving.server.server_options import ServerOptions
+from serving.server.status import RequestError
+from serving.server.worker_pool import WorkerPool
+from xtr_tf.errors import InputError
+
+
+class ModelServer:
+    """Serves models over gRPC and REST. Everything but models and files runs on one event loop.
+
+    Args:
+        options: How to serve.
+
+    Example:
+        >>> server = ModelServer(ServerOptions((ModelConfig("default", Path("models/atlas")),)))
+        >>> asyncio.run(server.run(print))
+    """
+
+    def __init__(self, options: ServerOptions) -> None:
+        self.options = options
+        self.port = 0
+        self.rest_port: int | None = None
+        self._tokens = BearerTokens.read(options.token_file) if options.token_file else BearerTokens()
+        self._log = RequestLog(options.log_sampling)
+        self._metrics = Metrics()
+        self._admission = Admission(options.limits.max_concurrent)
+        self._stopping = asyncio.Event()
+
+    async def run(self, announce: Callable[[ModelServer], None] = lambda server: None) -> None:
+        """Serves until SIGTERM or SIGINT.
+
+        Args:
+            announce: Called once, when the ports are open and the models have been tried.
+        """
+        await self.start()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopping.set)
+        try:
+            await self._load_models()
+            announce(self)
+            polling = [asyncio.create_task(task) for task in self._polling()]
+            await self._stopping.wait()
+            for task in polling:
+                task.cancel()
+        finally:
+            await self.stop()
+
+    async def start(self) -> None:
+        """Builds the parts and opens the ports; no model is loaded yet."""
+        options = self.options
+        self._pool = WorkerPool(options.workers)
+        self._manager = ModelManager(
+            *(self._pool, options.batching, options.session, self._metrics, self._log), self._on_change
+        )
+        predictor = Predictor(self._manager, options.limits)
+        observer = RequestObserver(self._admission, self._metrics, self._log, _Names(self._manager))
+        self._grpc = GrpcServer(
+            PredictionService(predictor, options.prefer_tensor_content),
+            ModelService(predictor, self._manager.apply),
+            *(observer, self._tokens, options.limits),
+            options.tls.grpc_credentials() if options.tls else None,
+        )
+        self._watch_queues()
+        self.port = await self._grpc.start(options.host, options.port)
+        self._http: HttpServer | None = None
+        if options.rest_port is not None:
+            api = RestApi(*(predictor, observer, self._tokens, self._metrics, options.rest_timeout_seconds))
+            context = options.tls.ssl_context() if options.tls else None
+            self._http = HttpServer(api.handle, render_error, options.limits.max_message_bytes, context)
+            self.rest_port = await self._http.start(options.host, options.rest_port)
+        self._log.event("started", host=options.host, port=self.port, rest_port=self.rest_port)
+
+    async def stop(self) -> None:
+        """Takes no more requests, waits for those under way, frees the models."""
+        self._log.event("draining", requests=self._admission.under_way)
+        grace = self.options.drain_seconds
+        stopping = asyncio.gather(
+            self._grpc.stop(grace), self._http.stop(grace) if self._http else asyncio.sleep(0)
+        )
+        while self._admission.under_way and not stopping.done():
+            await asyncio.sleep(0.01)
+        # Streams of health watchers would otherwise hold the server for the whole grace period.
+        await self._grpc.stop(0.1)
+        await stopping
+        await self._manager.close()
+        self._pool.close()
+        self._log.event("stopped")
+        self._log.close()
+
+    def describe_models(self) -> str:
+        """Returns the models and the versions of each that answer, for people."""
+        return ", ".join(
+            f"{name} ({_versions([version.number for version in model.available])})"
+            for name, model in self._manager.models.items()
+        )
+
+    async def _load_models(self) -> None:
+        try:
+            await self._manager.apply(self.options.models)
+        except RequestError as error:
+            # The server stays: its status tells why, and a sound version may come.
+            self._log.event("not_available", error=error.message)
+
+    def _polling(self) -> list[Coroutine[Any, Any, None]]:
+        if not self.options.poll_seconds:
+            return []
+        polls = [self._manager.poll(self.options.poll_seconds)]
+        if self.options.model_config_file is not None:
+            polls.append(self._poll_config())
+        return polls
+
+    async def _poll_config(self) -> None:
+        """Applies the model config file whenever what it says changes."""
+        file, known = self.options.model_config_file, list(self.options.models)
+        assert file is not None
+        while True:
+            await asyncio.sleep(self.options.poll_seconds)
+            try:
+                configs = await asyncio.to_thread(read_model_configs, file)
+                if configs != known:
+                    known = configs
+                    await self._manager.apply(configs)
+                    self._log.event("config_applied", file=str(file))
+            except (InputError, OSError, RequestError) as error:
+                self._log.event("config_refused", error=str(error))
+
+    def _on_change(self) -> None:
+        ready = self._manager.is_ready and not self._stopping.is_set()
+        asyncio.get_running_loop().create_task(self._grpc.set_health(ready))
+
+    def _watch_queues(self) -> None:
+        self._metrics.watch("requests_in_flight", "Requests under way.", lambda: self._admission.under_way)
+        self._metrics.watch("queue_jobs", "Model calls that wait for a thread.", lambda: self._pool.depth)
+        self._metrics.watch("queue_rows", "Rows that wait for a batch.", lambda: self._manager.depth)
+
+
+def _versions(numbers: list[int]) -> str:
+    if not numbers:
+        return "no version yet"
+    return f"version {numbers[0]}" if len(numbers) == 1 else f"versions {', '.join(map(str, numbers))}"
+
+
+class _Names:
+    """The names of the configured models, whatever they are at the moment."""
+
+    def __init__(self, manager: ModelManager) -> None:
+        self._manager = manager
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._manager.models

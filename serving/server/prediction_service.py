@@ -1,0 +1,64 @@
+"""`tensorflow.serving.PredictionService`: Predict and GetModelMetadata."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from serving.server.predict_request import decode_request
+from serving.server.predictor import Predictor, Target
+from serving.server.protos import get_model_metadata_pb2, predict_pb2
+from serving.server.request_observer import RequestRecord
+from serving.server.status import Code, RequestError, invalid_argument
+from serving.server.tensor_protos import to_proto
+
+SERVICE = "tensorflow.serving.PredictionService"
+_SIGNATURE_DEF = "signature_def"
+
+
+class PredictionService:
+    """The service's methods, on messages.
+
+    Args:
+        predictor: Runs the requests.
+        prefer_tensor_content: Whether numbers are returned as raw content instead of typed fields.
+    """
+
+    def __init__(self, predictor: Predictor, prefer_tensor_content: bool = False) -> None:
+        self._predictor = predictor
+        self._as_content = prefer_tensor_content
+
+    async def predict(self, request: Any, record: RequestRecord) -> Any:
+        """Answers a `PredictRequest`."""
+        prediction = await self._predictor.predict(
+            Target.from_proto(request), partial(decode_request, request), record
+        )
+        response = predict_pb2.PredictResponse()
+        response.model_spec.name = prediction.name
+        response.model_spec.version.value = prediction.version
+        response.model_spec.signature_name = prediction.signature
+        for name, array in prediction.outputs.items():
+            response.outputs[name].CopyFrom(to_proto(array, self._as_content))
+        return response
+
+    async def get_model_metadata(self, request: Any, record: RequestRecord) -> Any:
+        """Answers a `GetModelMetadataRequest`."""
+        target = Target.from_proto(request)
+        if not request.metadata_field:
+            raise invalid_argument("GetModelMetadataRequest must specify at least one metadata_field")
+        for field in request.metadata_field:
+            if field != _SIGNATURE_DEF:
+                raise invalid_argument(f"Metadata field {field} is not supported")
+        version, signatures = self._predictor.signature_defs(target, record)
+        response = get_model_metadata_pb2.GetModelMetadataResponse()
+        response.model_spec.name = target.name
+        response.model_spec.version.value = version
+        signature_map = get_model_metadata_pb2.SignatureDefMap()
+        for name, definition in signatures.items():
+            signature_map.signature_def[name].CopyFrom(definition)
+        response.metadata[_SIGNATURE_DEF].Pack(signature_map)
+        return response
+
+    async def unimplemented(self, request: Any, record: RequestRecord) -> Any:
+        """Refuses Classify, Regress and MultiInference: a retriever has no `tf.Example` signatures."""
+        raise RequestError(Code.UNIMPLEMENTED, f"{record.method} is not implemented; use Predict.")

@@ -1,0 +1,85 @@
+"""Status codes and the one exception that ends a request, whichever API it came through.
+
+Codes are gRPC's, which are TensorFlow's; the REST API translates them as TensorFlow Serving does.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import grpc
+
+
+class Code(enum.IntEnum):
+    """A request's outcome, numbered as in gRPC."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+    @property
+    def grpc(self) -> grpc.StatusCode:
+        """The same code as gRPC's type."""
+        return _GRPC[self]
+
+    @property
+    def http(self) -> int:
+        """The HTTP status under which TensorFlow Serving reports the code."""
+        return _HTTP.get(self, 500)
+
+
+_GRPC = {Code(status.value[0]): status for status in grpc.StatusCode}
+_HTTP = {
+    Code.OK: 200,
+    Code.CANCELLED: 499,
+    Code.INVALID_ARGUMENT: 400,
+    Code.DEADLINE_EXCEEDED: 504,
+    Code.NOT_FOUND: 404,
+    Code.ALREADY_EXISTS: 409,
+    Code.PERMISSION_DENIED: 403,
+    Code.RESOURCE_EXHAUSTED: 429,
+    Code.FAILED_PRECONDITION: 400,
+    Code.ABORTED: 409,
+    Code.OUT_OF_RANGE: 400,
+    Code.UNIMPLEMENTED: 501,
+    Code.UNAVAILABLE: 503,
+    Code.UNAUTHENTICATED: 401,
+}
+
+_MAX_MESSAGE = 1000
+
+
+class RequestError(Exception):
+    """Ends a request with a code and one sentence for the caller.
+
+    The sentence travels in HTTP/2 trailers, which are small: a long one is cut.
+    """
+
+    def __init__(self, code: Code, message: str) -> None:
+        self.code = code
+        self.message = message if len(message) <= _MAX_MESSAGE else message[:_MAX_MESSAGE] + " …"
+        super().__init__(self.message)
+
+
+def invalid_argument(message: str) -> RequestError:
+    """Returns the error for a request that can never succeed as it is."""
+    return RequestError(Code.INVALID_ARGUMENT, message)
+
+
+def not_found(message: str) -> RequestError:
+    """Returns the error for a model or version that is not served."""
+    return RequestError(Code.NOT_FOUND, message)

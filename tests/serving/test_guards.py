@@ -1,0 +1,157 @@
+"""What stands between a request and the model: limits, places, tokens, the log."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pytest
+
+from serving.server import memory
+from serving.server.bearer_tokens import BearerTokens
+from serving.server.limits import Admission, Limits
+from serving.server.metrics import Metrics
+from serving.server.request_log import RequestLog
+from serving.server.request_observer import RequestObserver, RequestRecord, request_id_or_new
+from serving.server.status import Code, RequestError
+from xtr_tf.errors import InputError
+
+LIMITS = Limits(max_text_bytes=10, max_rows=3, max_k_prime=100, max_top_k=5)
+
+
+def strings(*values: bytes) -> np.ndarray:
+    return np.array(values, object)
+
+
+def test_what_is_within_the_limits_passes():
+    assert LIMITS.check({"query": strings(b"a" * 10, b"", b"c"), "k_prime": np.array(33, np.int32)}) == 3
+    assert LIMITS.check({"seconds": np.array(1.0)}) == 1
+    assert LIMITS.check({}) == 1
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({"query": strings(*[b""] * 4)}, "A request may have at most 3 rows on this server. Received: 4."),
+        ({"query": strings(b"a" * 11)}, "A text may have at most 10 bytes on this server. Received: 11."),
+        ({"k_prime": np.array(101)}, "`k_prime` times the queries may be at most 100"),
+        ({"query": strings(b"", b""), "k_prime": np.array(51)}, "Received: 102."),
+        ({"top_k": np.array(6)}, "`top_k` may be at most 5"),
+    ],
+)
+def test_what_is_not_is_refused(inputs, message):
+    with pytest.raises(RequestError) as caught:
+        LIMITS.check(inputs)
+    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert message in caught.value.message
+
+
+def test_limits_themselves_are_checked():
+    with pytest.raises(InputError, match="`max_rows` must be at least 1"):
+        Limits(max_rows=0)
+
+
+def test_one_request_too_many_is_refused_and_the_place_is_given_back():
+    admission = Admission(1)
+    with admission.admit():
+        with pytest.raises(RequestError) as caught, admission.admit():
+            pass
+        assert caught.value.code is Code.RESOURCE_EXHAUSTED
+    with pytest.raises(ValueError, match="x"), admission.admit():
+        raise ValueError("x")
+    assert admission.under_way == 0
+
+
+def test_tokens():
+    BearerTokens().check(None)
+    tokens = BearerTokens(["a" * 16, "b" * 16])
+    tokens.check("Bearer " + "a" * 16)
+    tokens.check("bearer " + "b" * 16)
+    for header in (
+        None,
+        "",
+        "Basic abc",
+        "Bearer",
+        "Bearer ",
+        "Bearer " + "c" * 16,
+        "Bearer é",
+        "Bearer " + "a" * 15,
+    ):
+        with pytest.raises(RequestError) as caught:
+            tokens.check(header)
+        assert caught.value.code is Code.UNAUTHENTICATED
+
+
+def test_token_files(tmp_path):
+    file = tmp_path / "tokens"
+    file.write_text("a" * 16 + "\n\n" + "b" * 20 + "\n")
+    BearerTokens.read(file).check("Bearer " + "b" * 20)
+    for bad in ("", "short\n"):
+        file.write_text(bad)
+        with pytest.raises(InputError, match="at least 16 characters"):
+            BearerTokens.read(file)
+
+
+def test_every_end_of_a_request_is_counted_and_logged():
+    stream = io.StringIO()
+    log, metrics = RequestLog(1.0, stream), Metrics()
+    observer = RequestObserver(Admission(10), metrics, log, {"known"})
+
+    def serve(model: str, error: BaseException | None) -> None:
+        with observer.observe(RequestRecord("grpc", "Predict", "id1", "peer", model, 3)):
+            if error is not None:
+                raise error
+
+    serve("known", None)
+    with pytest.raises(RequestError, match="no such"):
+        serve("stranger", RequestError(Code.NOT_FOUND, "no such"))
+    with pytest.raises(RequestError, match="its log has request id1") as caught:
+        serve("known", ZeroDivisionError("secret detail"))
+    assert caught.value.code is Code.INTERNAL
+    log.close()
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line.get("code") for line in lines] == ["OK", "NOT_FOUND", None, "INTERNAL"]
+    assert "ZeroDivisionError: secret detail" in lines[2]["error"]
+    assert lines[0]["version"] == 3
+    page = metrics.page().decode()
+    assert 'xtr_serving_requests_total{api="grpc",code="OK",method="Predict",model="known"} 1.0' in page
+    assert 'code="NOT_FOUND",method="Predict",model=""' in page  # nobody can invent labels
+    assert "stranger" not in page
+
+
+def test_sampling_is_a_share():
+    with pytest.raises(InputError, match="between 0 and 1"):
+        RequestLog(1.5)
+    log = RequestLog(0.25, io.StringIO())
+    assert 800 < sum(log.picks_request() for _ in range(4000)) < 1200
+
+
+def test_a_log_that_cannot_be_written_stops_nobody():
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(28, "No space left on device")
+
+    log = RequestLog(1.0, Full())
+    for _ in range(20_000):
+        log.event("something")
+    log.close()
+
+
+def test_a_callers_request_id_is_kept_if_it_can_be_logged():
+    assert request_id_or_new("trace-1.2:3/a") == "trace-1.2:3/a"
+    for bad in (None, "", "a b", "x" * 129, 'a"b', "a\nb"):
+        assert len(request_id_or_new(bad)) == 32
+
+
+def test_long_messages_are_cut():
+    assert len(RequestError(Code.INTERNAL, "x" * 5000).message) < 1010
+
+
+def test_a_version_that_does_not_fit_is_refused():
+    assert memory.available_bytes() > 0
+    memory.check_room_for(1)
+    memory.give_back()
+    with pytest.raises(RequestError, match="MiB are free") as caught:
+        memory.check_room_for(1 << 50)
+    assert caught.value.code is Code.RESOURCE_EXHAUSTED

@@ -1,0 +1,137 @@
+"""Too much at once, too late, too large: refused with the right code, at once, and the server lives."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import grpc
+import numpy as np
+import pytest
+
+CODE = grpc.StatusCode
+
+
+def sleeping(seconds: float) -> dict[str, np.ndarray]:
+    return {"query": np.array([b"a"], object), "seconds": np.array(seconds)}
+
+
+@pytest.fixture(scope="module")
+def small(start_server, toy_models):
+    """A server with one worker and three places."""
+    arguments = ("--workers", "1", "--max-concurrent", "3", "--max-message-mb", "1", "--max-k-prime", "1000")
+    with start_server("--model-base", toy_models, *arguments, "--rest-timeout-ms", "700") as server:
+        yield server
+
+
+def test_overload_is_refused_at_once(small, connect, in_threads):
+    calls = connect(small.target)
+
+    def call(index):
+        start = time.monotonic()
+        try:
+            calls.predict(signature="sleep", inputs=sleeping(0.5), timeout=20)
+            return CODE.OK, time.monotonic() - start
+        except grpc.RpcError as error:
+            return error.code(), time.monotonic() - start
+
+    outcomes = in_threads(10, call)
+    refused = [seconds for code, seconds in outcomes if code is CODE.RESOURCE_EXHAUSTED]
+    assert [code for code, _ in outcomes].count(CODE.OK) == 3
+    assert len(refused) == 7
+    assert max(refused) < 0.45
+    assert calls.predict().model_spec.version.value == 3
+
+
+def test_work_is_not_begun_after_its_deadline(small, connect, in_threads):
+    calls = connect(small.target)
+    blocker = threading.Thread(target=lambda: calls.predict(signature="sleep", inputs=sleeping(1.0)))
+    blocker.start()
+    time.sleep(0.2)
+    start = time.monotonic()
+    with pytest.raises(grpc.RpcError) as caught:
+        calls.predict(signature="sleep", inputs=sleeping(5.0), timeout=0.2)
+    assert caught.value.code() is CODE.DEADLINE_EXCEEDED
+    assert time.monotonic() - start < 0.6
+    blocker.join()
+    # Had the 5 s been begun, the only worker would be busy now.
+    start = time.monotonic()
+    assert calls.predict(timeout=3).model_spec.version.value == 3
+    assert time.monotonic() - start < 2
+
+
+def test_an_expired_deadline_is_an_answer(small, connect):
+    with pytest.raises(grpc.RpcError) as caught:
+        connect(small.target).predict(timeout=1e-6)
+    assert caught.value.code() is CODE.DEADLINE_EXCEEDED
+
+
+def test_rest_has_a_deadline_too(small):
+    body = {"signature_name": "sleep", "inputs": {"query": ["a"], "seconds": 2}}
+    status, answer = small.rest("/v1/models/default:predict", body)
+    assert (status, answer["error"]) == (504, "The request was not answered in time.")
+
+
+def test_a_message_of_100_mb_is_refused(small, connect):
+    channel = grpc.insecure_channel(small.target, options=[("grpc.max_send_message_length", -1)])
+    calls = connect(small.target, channel)
+    with pytest.raises(grpc.RpcError) as caught:
+        calls.raw("Predict", b"\0" * (100 << 20))
+    assert caught.value.code() is CODE.RESOURCE_EXHAUSTED
+    assert "larger than max" in caught.value.details()
+    assert calls.predict().model_spec.version.value == 3
+    assert small.resident_bytes() < 500 << 20
+
+
+def test_k_prime_is_bounded_with_the_queries(small, connect):
+    calls = connect(small.target)
+    inputs = {"query": np.array([b"a", b"b"], object), "k_prime": np.array(501, np.int32)}
+    with pytest.raises(grpc.RpcError, match="`k_prime` times the queries may be at most 1000") as caught:
+        calls.predict(signature="search", inputs=inputs)
+    assert caught.value.code() is CODE.INVALID_ARGUMENT
+
+
+def test_sigterm_drains(start_server, connect, toy_models):
+    with start_server("--model-base", toy_models) as server:
+        calls = connect(server.target)
+        answers: list[object] = []
+
+        def slow_grpc() -> None:
+            answers.append(calls.predict(signature="sleep", inputs=sleeping(1.5)).model_spec.version.value)
+
+        def slow_rest() -> None:
+            body = {"signature_name": "sleep", "inputs": {"query": ["a"], "seconds": 1.5}}
+            answers.append(server.rest("/v1/models/default:predict", body))
+
+        threads = [threading.Thread(target=slow_grpc), threading.Thread(target=slow_rest)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.7)
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        with pytest.raises(grpc.RpcError) as caught:
+            connect(server.target).predict(timeout=2)
+        assert caught.value.code() is CODE.UNAVAILABLE
+        for thread in threads:
+            thread.join()
+        assert server.process.wait(10) == 0
+        assert sorted(map(str, answers)) == ["(200, {'outputs': ['a']})", "3"]
+
+
+def test_batches_form_under_load(start_server, connect, toy_models, in_threads):
+    with start_server("--model-base", toy_models, "--workers", "1") as server:
+        calls = connect(server.target)
+        calls.predict()
+        # The only worker is held up, so that what comes meanwhile is one batch.
+        blocker = threading.Thread(target=lambda: calls.predict(signature="sleep", inputs=sleeping(1.0)))
+        blocker.start()
+        time.sleep(0.2)
+        outcomes = in_threads(10, lambda index: calls.predict([f"q{index}"] if index else ["refuse me"]))
+        blocker.join()
+        for index, outcome in enumerate(outcomes[1:], start=1):
+            assert outcome.outputs["document_ids"].string_val[0] == f"v3:q{index}".encode()
+        assert outcomes[0].code() is CODE.INVALID_ARGUMENT  # and nobody else
+        page = server.rest("/monitoring/prometheus/metrics")[1]
+        assert 'xtr_serving_batch_rows_bucket{le="16.0",model="default"} 2.0' in page
+        assert 'xtr_serving_batch_rows_bucket{le="8.0",model="default"} 1.0' in page

@@ -1,0 +1,168 @@
+"""TLS, client certificates, tokens, and the address that is bound."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import grpc
+import pytest
+
+CODE = grpc.StatusCode
+TOKEN = "correct-horse-battery"
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory):
+    """An authority, and a server's and a client's certificate by it; a stranger's by itself."""
+    folder = tmp_path_factory.mktemp("keys")
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+    for name in ("ca", "stranger"):
+        openssl(
+            *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"),
+            *("-keyout", f"{name}.key", "-out", f"{name}.crt"),
+        )
+    extensions = {
+        "server": "subjectAltName=DNS:localhost,IP:127.0.0.1",
+        "client": "keyUsage=digitalSignature",
+    }
+    for name, extension in extensions.items():
+        openssl(
+            *("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}"),
+            *("-keyout", f"{name}.key", "-out", f"{name}.csr"),
+        )
+        (folder / f"{name}.ext").write_text(extension)
+        openssl(
+            *("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial"),
+            *("-days", "2", "-extfile", f"{name}.ext", "-out", f"{name}.crt"),
+        )
+    return folder
+
+
+def secure_calls(connect, server, keys, client: str | None = None, authority: str = "ca"):
+    pair = [(keys / f"{client}.{kind}").read_bytes() for kind in ("key", "crt")] if client else []
+    credentials = grpc.ssl_channel_credentials((keys / f"{authority}.crt").read_bytes(), *pair)
+    return connect(server.target, grpc.secure_channel(f"localhost:{server.port}", credentials))
+
+
+def https(server, keys, path: str, headers=None, client: str | None = None) -> int:
+    context = ssl.create_default_context(cafile=str(keys / "ca.crt"))
+    if client:
+        context.load_cert_chain(keys / f"{client}.crt", keys / f"{client}.key")
+    request = urllib.request.Request(f"https://localhost:{server.rest_port}{path}", headers=headers or {})
+    try:
+        return urllib.request.urlopen(request, timeout=10, context=context).status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.fixture(scope="module")
+def mutual(start_server, toy_models, keys, tmp_path_factory):
+    token_file = tmp_path_factory.mktemp("tokens") / "tokens"
+    token_file.write_text(TOKEN + "\n")
+    arguments = ("--tls-cert", keys / "server.crt", "--tls-key", keys / "server.key")
+    with start_server(
+        *(
+            "--model-base",
+            toy_models,
+            *arguments,
+            "--tls-client-ca",
+            keys / "ca.crt",
+            "--token-file",
+            token_file,
+        )
+    ) as server:
+        yield server
+
+
+AUTHORIZED = (("authorization", f"Bearer {TOKEN}"),)
+
+
+def test_a_client_with_certificate_and_token_is_served(mutual, connect, keys):
+    calls = secure_calls(connect, mutual, keys, "client")
+    assert calls.predict(metadata=AUTHORIZED).model_spec.version.value == 3
+    assert https(mutual, keys, "/v1/models/default", {"Authorization": f"Bearer {TOKEN}"}, "client") == 200
+
+
+def test_without_a_valid_token_nothing_but_health_is_answered(mutual, connect, keys):
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+    from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+    calls = secure_calls(connect, mutual, keys, "client")
+    for metadata in ((), (("authorization", "Bearer wrong"),), (("authorization", TOKEN),)):
+        with pytest.raises(grpc.RpcError) as caught:
+            calls.predict(metadata=metadata)
+        assert caught.value.code() is CODE.UNAUTHENTICATED
+    health_pb2_grpc.HealthStub(calls.channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
+    question = reflection_pb2.ServerReflectionRequest(list_services="")
+    with pytest.raises(grpc.RpcError) as caught:
+        list(reflection_pb2_grpc.ServerReflectionStub(calls.channel).ServerReflectionInfo(iter([question])))
+    assert caught.value.code() is CODE.UNAUTHENTICATED
+    for path in ("/v1/models/default", "/monitoring/prometheus/metrics"):
+        assert https(mutual, keys, path, client="client") == 401
+
+
+@pytest.mark.parametrize(("client", "authority"), [(None, "ca"), ("stranger", "ca"), ("client", "stranger")])
+def test_bad_certificates_are_turned_away(mutual, connect, keys, client, authority):
+    calls = secure_calls(connect, mutual, keys, client, authority)
+    with pytest.raises(grpc.RpcError) as caught:
+        calls.predict(metadata=AUTHORIZED, timeout=5)
+    assert caught.value.code() is CODE.UNAVAILABLE
+    assert secure_calls(connect, mutual, keys, "client").predict(metadata=AUTHORIZED)
+
+
+def test_rest_turns_away_clients_without_a_certificate(mutual, keys):
+    with pytest.raises((urllib.error.URLError, ssl.SSLError, ConnectionError)):
+        https(mutual, keys, "/v1/models/default", {"Authorization": f"Bearer {TOKEN}"})
+
+
+def test_plain_text_is_turned_away(mutual, connect):
+    with pytest.raises(grpc.RpcError) as caught:
+        connect(mutual.target).predict(timeout=5)
+    assert caught.value.code() is CODE.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "either --model-base or --model-config-file. Received: neither."),
+        (["--model-base", "nowhere"], "--model-base must be a directory that exists"),
+        (["--model-base", "{toy}", "--tls-cert", "{keys}/server.crt"], "TLS needs both"),
+        (
+            ["--model-base", "{toy}", "--tls-cert", "{keys}/server.crt", "--tls-key", "{keys}/client.key"],
+            "cannot be read",
+        ),
+        (["--model-base", "{toy}", "--token-file", "{keys}/none"], "No such file"),
+        (["--model-base", "{toy}", "--port", "99999"], "`port` must be between 0 and 65535"),
+        (["--model-base", "{toy}", "--max-batch-size", "0"], "`max_batch_size` must be at least 1"),
+        (["--model-base", "{toy}", "--host", "203.0.113.1"], "port cannot be opened"),
+        (["--model-config-file", "{keys}/server.crt"], "not ModelServerConfig in text format"),
+    ],
+)
+def test_bad_options_end_with_one_sentence(toy_models, keys, command, arguments, message):
+    filled = [argument.format(toy=toy_models, keys=keys) for argument in arguments]
+    ended = subprocess.run(
+        [command, "serve", *filled], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 1
+    sentences = [line for line in ended.stderr.splitlines() if line.startswith("xtr-tf: ")]
+    assert len(sentences) == 1, ended.stderr
+    assert message in sentences[0]
+
+
+def test_only_loopback_is_bound_by_default(server):
+    ports = {f"{server.port:04X}", f"{server.rest_port:04X}"}
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{server.process.pid}/net/{table}").read_text().splitlines()[1:]:
+            address, port = line.split()[1].split(":")
+            if line.split()[3] == "0A" and port in ports:
+                found.add(port)
+                assert address in ("0100007F", "0000000000000000FFFF00000100007F")
+    assert found == ports

@@ -1,0 +1,100 @@
+"""Tensors on the wire: read and written as TensorFlow does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from serving.server.protos import tensor_pb2
+from serving.server.tensor_protos import TensorParsingError, dtype_name, to_array, to_proto
+
+NUMBERS = [
+    "float32",
+    "float64",
+    "int32",
+    "int16",
+    "int8",
+    "uint8",
+    "uint16",
+    "int64",
+    "uint32",
+    "uint64",
+    "bool",
+]
+SHAPES = [(), (0,), (3,), (2, 3), (2, 0, 2)]
+
+
+def example(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    values = np.random.default_rng(0).integers(0, 100, shape)
+    if dtype != "object":
+        return np.asarray(values, dtype)
+    strings = np.empty(shape, object)
+    for index in np.ndindex(shape):
+        strings[index] = f"ß{values[index]}".encode()
+    return strings
+
+
+@pytest.mark.parametrize("as_content", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", [*NUMBERS, "float16", "object"])
+def test_what_is_written_is_read(dtype, shape, as_content):
+    array = example(dtype, shape)
+    again = to_array(to_proto(array, as_content), 1000)
+    assert again.dtype == array.dtype
+    assert again.shape == array.shape
+    np.testing.assert_array_equal(again, array)
+
+
+def test_tensorflow_agrees():
+    import tensorflow as tf
+
+    for dtype in [*NUMBERS, "float16", "object"]:
+        for shape in SHAPES:
+            array = example(dtype, shape)
+            theirs = to_array(tf.make_tensor_proto(array), 1000)
+            np.testing.assert_array_equal(theirs, array)
+            for as_content in (False, True):
+                np.testing.assert_array_equal(tf.make_ndarray(to_proto(array, as_content)), array)
+
+
+def test_a_left_out_tail_repeats_the_last_value():
+    proto = tensor_pb2.TensorProto(dtype=1, float_val=[1.0, 2.0])
+    proto.tensor_shape.dim.add(size=4)
+    assert to_array(proto, 10).tolist() == [1, 2, 2, 2]
+    proto = tensor_pb2.TensorProto(dtype=7)
+    proto.tensor_shape.dim.add(size=2)
+    assert to_array(proto, 10).tolist() == [b"", b""]
+
+
+@pytest.mark.parametrize(
+    ("fields", "sizes"),
+    [
+        ({"dtype": 1, "float_val": [1.0] * 3}, [2]),  # too many values
+        ({"dtype": 1, "tensor_content": b"12345"}, [1]),  # not the shape's bytes
+        ({"dtype": 1, "float_val": [1.0]}, [-1]),
+        ({"dtype": 1, "float_val": [1.0]}, [1 << 40]),  # a claim of terabytes
+        ({"dtype": 0}, [1]),
+        ({"dtype": 8, "scomplex_val": [1.0, 2.0]}, [1]),
+        ({"dtype": 20, "int_val": [1]}, [1]),  # resource
+        ({"dtype": 999}, [1]),
+    ],
+)
+def test_nonsense_is_refused(fields, sizes):
+    proto = tensor_pb2.TensorProto(**fields)
+    for size in sizes:
+        proto.tensor_shape.dim.add(size=size)
+    with pytest.raises(TensorParsingError):
+        to_array(proto, 1000)
+
+
+def test_an_unknown_rank_is_refused():
+    proto = tensor_pb2.TensorProto(dtype=1, float_val=[1.0])
+    proto.tensor_shape.unknown_rank = True
+    with pytest.raises(TensorParsingError):
+        to_array(proto, 10)
+
+
+def test_types_are_named_as_in_tensorflow():
+    assert [dtype_name(np.dtype(name)) for name in ("float32", "float16", "object", "int64", "bool")] == [
+        *("float", "half", "string", "int64", "bool")
+    ]
