@@ -62,6 +62,15 @@ def test_blocks_are_the_whole_corpus_in_order(
     )
 
 
+@pytest.mark.parametrize("first", [0, 2, 9, 13, 14])
+def test_blocks_can_begin_anywhere(corpus: TokenVectors, first: int) -> None:
+    blocks = list(corpus.blocks(4, first))
+    vectors = np.concatenate([np.empty((0, 8)), *(vectors for vectors, _ in blocks)])
+    np.testing.assert_array_equal(vectors, corpus.take(np.arange(first, 14)))
+    ordinals = np.concatenate([np.empty(0), *(ordinals for _, ordinals in blocks)])
+    np.testing.assert_array_equal(ordinals, corpus.document_of_token[first:])
+
+
 def test_take_gathers_across_shards(corpus: TokenVectors) -> None:
     whole = np.concatenate([vectors for vectors, _ in corpus.blocks(100)])
     wanted = np.array([13, 0, 9, 8, 0])

@@ -104,15 +104,22 @@ class TokenVectors:
         Manifest(entries[0].dim, dtype, encoder_fingerprint, {}, tuple(entries)).write(directory)
         return cls.open(directory)
 
-    def blocks(self, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """All tokens in order, at most `size` at a time (a block ends where its shard ends).
+    def blocks(self, size: int, first: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Tokens in order, at most `size` at a time (a block ends where its shard ends).
+
+        Args:
+            size: The most tokens of a block.
+            first: The token to begin with; what is before it is not read.
 
         Yields:
             `[tokens, dim]` float32 vectors and `[tokens]` int32 document ordinals.
         """
-        for shard, first_document in zip(self.shards, self._first_document, strict=False):
+        skips = np.maximum(first - self._first_token, 0)
+        for shard, skip, first_document in zip(self.shards, skips, self._first_document, strict=False):
+            if skip >= shard.entry.tokens:
+                continue
             documents = shard.document_of_token
-            for start in range(0, shard.entry.tokens, size):
+            for start in range(int(skip), shard.entry.tokens, size):
                 rows = slice(start, start + size)
                 ordinals = documents[rows] + np.int32(first_document)
                 yield shard.vectors[rows].astype(np.float32), ordinals

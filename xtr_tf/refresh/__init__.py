@@ -1,0 +1,1 @@
+"""New versions of token vectors and indexes, made from the last ones and from what has changed."""
