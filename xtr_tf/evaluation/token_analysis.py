@@ -1,0 +1,195 @@
+"""How a model retrieves tokens: the paper's analysis, on the exact search of a sample of queries.
+
+Which tokens are found (of gold documents, of the same piece), with which similarities, and what k' and
+the imputation of missing similarities do to the ranking.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from xtr_tf.evaluation.datasets.dataset import Dataset
+from xtr_tf.evaluation.exact_retriever import (
+    ExactRetriever,
+    QueryBlock,
+    empty_ranking,
+    fill_ranking,
+    xtr_scores,
+)
+from xtr_tf.evaluation.flops import colbert_flops, gathered_bytes, xtr_flops
+from xtr_tf.evaluation.measures import measure
+from xtr_tf.evaluation.run import Run
+from xtr_tf.evaluation.token_encoder import EncodedQuery
+
+#: Values of k' that are compared, as far as the corpus is large enough to tell them apart.
+K_PRIMES = (10, 30, 100, 300, 1_000, 3_000, 10_000, 40_000)
+#: What a query token counts with for a document of which it retrieved nothing, as `xtr_scores` takes it.
+IMPUTATIONS = ("none", "0.0", "0.2", "top_k_prime")
+SWEEP_METRICS = ("nDCG@10", "MRR@10", "Recall@100")
+_RANKS = 100
+_DEPTH = 100
+_BINS = 40
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenAnalysis:
+    """What was found. Probabilities and metrics are in [0, 1].
+
+    Attributes:
+        queries: How many were looked at.
+        query_tokens: Tokens of these queries.
+        gold_probability: `[ranks]`, that the token at rank k (from 1) is of a gold document.
+        lexical_probability: `[ranks]`, that it is the same piece as its query token.
+        histogram_edges: `[bins + 1]` similarities.
+        gold_density: `[bins]`, of the similarities of retrieved tokens of gold documents.
+        other_density: `[bins]`, of those of other documents.
+        k_prime_metrics: Metrics of f_XTR' by k'.
+        colbert_metrics: Metrics of f_ColBERT.
+        imputation_metrics: Metrics of f_XTR' at `k_prime`, by imputation.
+        k_prime: The k' of the histogram, the imputations and the costs.
+        cost: Means of n, m, d, r and candidates, and what the formulas make of them.
+    """
+
+    queries: int
+    query_tokens: int
+    gold_probability: list[float]
+    lexical_probability: list[float]
+    histogram_edges: list[float]
+    gold_density: list[float]
+    other_density: list[float]
+    k_prime_metrics: Mapping[int, Mapping[str, float]]
+    colbert_metrics: Mapping[str, float]
+    imputation_metrics: Mapping[str, Mapping[str, float]]
+    k_prime: int
+    cost: Mapping[str, float]
+
+
+def analyse_tokens(
+    retriever: ExactRetriever, dataset: Dataset, queries: Sequence[EncodedQuery], k_prime: int
+) -> TokenAnalysis:
+    """Analyses the retrieval of a dataset's queries.
+
+    Args:
+        retriever: Over the dataset's corpus, with pieces.
+        dataset: Judged by judgements, with the queries of the sample alone.
+        queries: Its queries, encoded, with pieces.
+        k_prime: Tokens that each query token retrieves.
+    """
+    analyser = _TokenAnalyser(retriever, dataset, queries, k_prime)
+    for block in retriever.blocks(queries):
+        analyser.add(block)
+    return analyser.result()
+
+
+class _TokenAnalyser:
+    """Counts over blocks of queries."""
+
+    def __init__(
+        self, retriever: ExactRetriever, dataset: Dataset, queries: Sequence[EncodedQuery], k_prime: int
+    ) -> None:
+        index = retriever.index
+        self._index = index
+        self._dataset = dataset
+        self._queries = queries
+        self._owners = index.document_of_token
+        self._k_prime = min(k_prime, index.num_tokens)
+        ordinal_of = {document.id: ordinal for ordinal, document in enumerate(index.documents)}
+        self._gold = [
+            [ordinal_of[key] for key, grade in grades.items() if grade > 0 and key in ordinal_of]
+            for grades in (dataset.judgements[query.id] for query in dataset.queries)
+        ]
+        self._k_primes = [k for k in K_PRIMES if k <= index.num_tokens // 2] or [self._k_prime]
+        variants: list[int | str] = [*self._k_primes, *IMPUTATIONS, "colbert"]
+        self._rankings = {variant: empty_ranking(len(queries), _DEPTH) for variant in variants}
+        ranks = min(_RANKS, self._k_prime)
+        self._rows = 0
+        self._gold_hits, self._lexical_hits = np.zeros(ranks), np.zeros(ranks)
+        self._edges = np.linspace(-1, 1, 2 * _BINS + 1)
+        self._gold_counts, self._other_counts = np.zeros(2 * _BINS), np.zeros(2 * _BINS)
+        self._candidates: list[int] = []
+        self._retrieved: list[float] = []
+
+    def add(self, block: QueryBlock) -> None:
+        """Takes up the tokens of some queries."""
+        tokens, scores = block.similarities.top_tokens(max(*self._k_primes, self._k_prime))
+        self._count_tokens(block, tokens[:, : self._k_prime], scores[:, : self._k_prime])
+        for k in self._k_primes:
+            self._rank(k, block, xtr_scores(block, scores[:, k - 1]))
+        cutoffs = scores[:, self._k_prime - 1]
+        for imputation in IMPUTATIONS:
+            self._rank(imputation, block, xtr_scores(block, cutoffs, imputation))
+        # With every token retrieved f_XTR' is f_ColBERT.
+        self._rank("colbert", block, xtr_scores(block, np.full(len(cutoffs), -2, np.float32)))
+
+    def result(self) -> TokenAnalysis:
+        """Divides what was counted."""
+        bins = np.flatnonzero(self._gold_counts + self._other_counts)
+        first, last = (bins[0], bins[-1] + 1) if len(bins) else (0, 2 * _BINS)
+        return TokenAnalysis(
+            queries=len(self._dataset.queries),
+            query_tokens=self._rows,
+            gold_probability=(self._gold_hits / max(self._rows, 1)).tolist(),
+            lexical_probability=(self._lexical_hits / max(self._rows, 1)).tolist(),
+            histogram_edges=self._edges[first : last + 1].tolist(),
+            gold_density=self._density(self._gold_counts)[first:last].tolist(),
+            other_density=self._density(self._other_counts)[first:last].tolist(),
+            k_prime_metrics={k: self._metrics(k) for k in self._k_primes},
+            colbert_metrics=self._metrics("colbert"),
+            imputation_metrics={imputation: self._metrics(imputation) for imputation in IMPUTATIONS},
+            k_prime=self._k_prime,
+            cost=self._cost(),
+        )
+
+    def _count_tokens(self, block: QueryBlock, tokens: np.ndarray, scores: np.ndarray) -> None:
+        assert self._index.pieces is not None
+        owners = self._owners[tokens]
+        ranks = len(self._gold_hits)
+        for place, start, length in zip(block.queries, block.starts, block.lengths, strict=True):
+            rows = slice(start, start + length)
+            pieces = self._queries[place].pieces
+            assert pieces is not None
+            gold = np.isin(owners[rows], self._gold[place])
+            same = self._index.pieces[tokens[rows, :ranks]] == pieces[:, np.newaxis]
+            self._gold_hits += gold[:, :ranks].sum(axis=0)
+            self._lexical_hits += same.sum(axis=0)
+            self._gold_counts += np.histogram(scores[rows][gold], self._edges)[0]
+            self._other_counts += np.histogram(scores[rows][~gold], self._edges)[0]
+            candidates = len(np.unique(owners[rows]))
+            self._candidates.append(candidates)
+            self._retrieved.append(owners[rows].size / candidates)
+            self._rows += length
+
+    def _rank(self, variant: int | str, block: QueryBlock, scores: np.ndarray) -> None:
+        fill_ranking(self._rankings[variant], block.queries, scores)
+
+    def _metrics(self, variant: int | str) -> dict[str, float]:
+        ids = [query.id for query in self._dataset.queries]
+        run = Run.from_arrays(str(variant), ids, self._index.document_ids, *self._rankings[variant])
+        values = measure(run, self._dataset.judgements, ids, SWEEP_METRICS)
+        return {name: float(of_queries.mean()) for name, of_queries in values.items()}
+
+    def _density(self, counts: np.ndarray) -> np.ndarray:
+        return counts / max(counts.sum(), 1) / np.diff(self._edges)
+
+    def _cost(self) -> dict[str, float]:
+        lengths = [len(query.vectors) for query in self._queries if len(query.vectors)]
+        query_tokens = float(np.mean(lengths)) if lengths else 0.0
+        document_tokens = float(np.diff(self._index.offsets).mean())
+        dim = float(self._index.vectors.shape[1])
+        retrieved = float(np.mean(self._retrieved)) if self._retrieved else 0.0
+        colbert = colbert_flops(query_tokens, self._k_prime, document_tokens, dim)
+        xtr = xtr_flops(query_tokens, self._k_prime, retrieved)
+        return {
+            "query_tokens": query_tokens,
+            "document_tokens": document_tokens,
+            "dim": dim,
+            "candidates": float(np.mean(self._candidates)) if self._candidates else 0.0,
+            "retrieved_tokens": retrieved,
+            "colbert_flops": colbert,
+            "xtr_flops": xtr,
+            "ratio": colbert / xtr if xtr else 0.0,
+            "gathered_bytes": gathered_bytes(query_tokens, self._k_prime, document_tokens, dim),
+        }
