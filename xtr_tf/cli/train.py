@@ -1,0 +1,36 @@
+"""`xtr-tf train` and `xtr-tf vocabulary`: from a configuration to an encoder folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xtr_tf.cli.config import Overrides
+
+RunFile = Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="Configuration of the run.")]
+
+
+def train(file: RunFile, overrides: Overrides = None) -> None:
+    """Train an encoder; run again to continue where it stopped."""
+    from xtr_tf.config.loading import load_config
+
+    config = load_config(file, overrides or ())
+
+    from xtr_tf.training.interruption import TrainingInterruptedError
+    from xtr_tf.training.train import train as run
+
+    try:
+        typer.echo(run(config))
+    except TrainingInterruptedError as interruption:
+        typer.echo(f"xtr-tf: {interruption}", err=True)
+        raise typer.Exit(143) from None
+
+
+def vocabulary(file: RunFile, overrides: Overrides = None) -> None:
+    """Learn a SentencePiece vocabulary from a run's training texts, for training from nothing."""
+    from xtr_tf.config.loading import load_config
+    from xtr_tf.data.vocabulary import train_vocabulary
+
+    typer.echo(train_vocabulary(load_config(file, overrides or ())))

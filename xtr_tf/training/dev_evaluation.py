@@ -1,0 +1,165 @@
+"""Searches development sets exactly under f_XTR' while training, and measures by language.
+
+For sets of some thousands of documents: all of them are encoded anew each time and held in
+memory. The evaluation of a finished model, with an index, belongs elsewhere.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from xtr_tf.config.schema import DataConfig
+from xtr_tf.data.bad_records import BadRecords
+from xtr_tf.data.judged_collection import JudgedCollection
+from xtr_tf.data.open_source import open_collections
+from xtr_tf.losses.document_maxima import document_maxima
+from xtr_tf.tokenizer import Tokenizer
+
+_ENCODED_AT_ONCE = 32
+_QUERIES_AT_ONCE = 16
+_DOCUMENTS_AT_ONCE = 128
+_RANKED = 100
+
+Encode = Callable[[tf.Tensor], tf.Tensor]
+
+
+class DevEvaluation:
+    """The development sets of a run.
+
+    Args:
+        config: Which sets.
+        tokenizer: The run's tokenizer.
+        k_prime: Tokens that each query token retrieves.
+    """
+
+    def __init__(self, config: DataConfig, tokenizer: Tokenizer, k_prime: int) -> None:
+        bad_records = BadRecords(config.max_bad_records)
+        self._collections = [
+            collection for source in config.dev for collection in open_collections(source, bad_records)
+        ]
+        bad_records.report()
+        self._tokenizer = tokenizer
+        self._k_prime = k_prime
+
+    def __bool__(self) -> bool:
+        return bool(self._collections)
+
+    def __call__(self, encode: Encode) -> dict[str, float]:
+        """Measures an encoder.
+
+        Args:
+            encode: From ids `[rows, length]` to vectors, without dropout.
+
+        Returns:
+            `MRR@10` and `nDCG@10` averaged over sets, and of each set's languages as
+            `SET/LANGUAGE/MRR@10`.
+        """
+        measured: dict[str, float] = {}
+        totals: dict[str, list[float]] = collections.defaultdict(list)
+        for collection in self._collections:
+            rankings = self._search(collection, encode)
+            for language, values in _measure(collection, rankings).items():
+                for name, value in values.items():
+                    if language:
+                        measured[f"{collection.name}/{language}/{name}"] = value
+                    else:
+                        totals[name].append(value)
+        return {**{name: float(np.mean(values)) for name, values in totals.items()}, **measured}
+
+    def _search(self, collection: JudgedCollection, encode: Encode) -> dict[str, dict[str, float]]:
+        """The best documents of each query, with their scores."""
+        document_names = list(collection.documents)
+        contents = [document.content for document in collection.documents.values()]
+        documents, document_mask = _encode_all(self._tokenizer.tokenize_documents, contents, encode)
+        names = list(collection.queries)
+        queries, query_mask = _encode_all(
+            self._tokenizer.tokenize_queries, list(collection.queries.values()), encode
+        )
+        rankings = {}
+        for start in range(0, len(names), _QUERIES_AT_ONCE):
+            rows = slice(start, start + _QUERIES_AT_ONCE)
+            scores = imputed_scores(
+                queries[rows], query_mask[rows], documents, document_mask, self._k_prime
+            ).numpy()
+            for name, row in zip(names[rows], scores, strict=True):
+                best = np.argsort(-row, kind="stable")[:_RANKED]
+                rankings[name] = {document_names[place]: float(row[place]) for place in best}
+        return rankings
+
+
+@tf.function(reduce_retracing=True, autograph=False)
+def imputed_scores(
+    queries: tf.Tensor, query_mask: tf.Tensor, documents: tf.Tensor, document_mask: tf.Tensor, k_prime: int
+) -> tf.Tensor:
+    """f_XTR' of every query and document, by exact search.
+
+    The missing similarity is the least one retrieved, so that a document's share is the larger of
+    its own best similarity and that.
+
+    Args:
+        queries: `[Q, n, dim]`.
+        query_mask: `[Q, n]`.
+        documents: `[D, m, dim]`.
+        document_mask: `[D, m]`.
+        k_prime: Tokens that each query token retrieves.
+
+    Returns:
+        `[Q, D]`; `-inf` for documents of which no token was retrieved.
+    """
+    candidates = tf.ones([tf.shape(queries)[0], tf.shape(documents)[0]], tf.bool)
+    maxima, missing = document_maxima(
+        queries, documents, document_mask, candidates, k_prime, block=_DOCUMENTS_AT_ONCE
+    )
+    counted = query_mask[:, :, None]
+    shares = tf.where(counted, tf.maximum(maxima, missing[:, :, None]), 0.0)
+    lengths = tf.reduce_sum(tf.cast(query_mask, tf.float32), axis=1, keepdims=True)
+    found = tf.reduce_any(counted & tf.math.is_finite(maxima) & (maxima >= missing[:, :, None]), axis=1)
+    return tf.where(found, tf.reduce_sum(shares, axis=1) / tf.maximum(lengths, 1.0), -float("inf"))
+
+
+def _encode_all(
+    tokenize: Callable[[tf.Tensor], tf.Tensor], texts: Sequence[str], encode: Encode
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Vectors `[texts, longest, dim]` and their mask, encoded in batches of similar length."""
+    ids = np.concatenate([tokenize(tf.constant(part)).numpy() for part in _parts(texts, 1024)])
+    lengths = np.count_nonzero(ids, axis=1)
+    longest = int(lengths.max())
+    order = np.argsort(lengths, kind="stable")
+    vectors: np.ndarray | None = None
+    for part in _parts(order, _ENCODED_AT_ONCE):
+        width = -(-int(lengths[part].max()) // 16) * 16
+        encoded = encode(tf.constant(ids[part, :width])).numpy()[:, :longest]
+        if vectors is None:
+            vectors = np.zeros([len(ids), longest, encoded.shape[-1]], np.float32)
+        vectors[part, : encoded.shape[1]] = encoded
+    return tf.constant(vectors), tf.constant(ids[:, :longest] != 0)
+
+
+def _parts(values: Sequence[str] | np.ndarray, size: int) -> Iterator[Sequence[str] | np.ndarray]:
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
+
+
+def _measure(
+    collection: JudgedCollection, rankings: dict[str, dict[str, float]]
+) -> dict[str, dict[str, float]]:
+    """Metrics of each language, and under the empty name of all queries."""
+    import ir_measures
+    from ir_measures import RR, nDCG
+
+    metrics = {"MRR@10": RR @ 10, "nDCG@10": nDCG @ 10}
+    judgements = {name: grades for name, grades in collection.judgements.items() if name in rankings}
+    values: dict[str, dict[str, list[float]]] = collections.defaultdict(lambda: collections.defaultdict(list))
+    for measured in ir_measures.iter_calc(list(metrics.values()), judgements, rankings):
+        for name, metric in metrics.items():
+            if measured.measure == metric:
+                for language in ("", collection.languages[measured.query_id]):
+                    values[language][name].append(measured.value)
+    return {
+        language: {name: float(np.mean(numbers)) for name, numbers in by_name.items()}
+        for language, by_name in values.items()
+    }

@@ -1,0 +1,92 @@
+"""What a person sees of a run: a bar, or lines where there is no terminal, and TensorBoard curves."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import TracebackType
+
+import tensorflow as tf
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class TrainingProgress:
+    """Shows loss, tokens per second and time left, and writes curves.
+
+    Args:
+        directory: Folder of the TensorBoard files.
+        steps: Updates of the whole run.
+        start: Updates made before.
+        log_every: Steps between points of the curves.
+        enabled: Whether to show and write at all; one process of several does.
+    """
+
+    def __init__(self, directory: Path, steps: int, start: int, log_every: int, enabled: bool = True) -> None:
+        self._enabled = enabled
+        self._log_every = log_every
+        self._steps = steps
+        self._console = Console(stderr=True, quiet=not enabled)
+        self._bar = Progress(
+            TextColumn("training"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[status]}"),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=not enabled or not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task("training", total=steps, completed=start, status="")
+        self._writer = tf.summary.create_file_writer(str(directory)) if enabled else None
+        self._tokens, self._since = 0.0, time.monotonic()
+
+    def __enter__(self) -> TrainingProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+        if self._writer is not None:
+            self._writer.close()
+
+    def update(self, step: int, metrics: dict[str, float]) -> None:
+        """Shows a step's metrics.
+
+        Args:
+            step: Updates made, this one included.
+            metrics: By name; `loss` and `tokens` at least.
+        """
+        if not self._enabled:
+            return
+        self._tokens += metrics["tokens"]
+        elapsed = max(time.monotonic() - self._since, 1e-9)
+        status = f"loss {metrics['loss']:.4f}  {self._tokens / elapsed:,.0f} tokens/s"
+        self._bar.update(self._task, completed=step, status=status)
+        if step % self._log_every and step != self._steps:
+            return
+        if not self._console.is_terminal:
+            self._console.print(f"step {step}/{self._steps}  {status}", highlight=False)
+        curves = {name: value for name, value in metrics.items() if name != "tokens"}
+        self._write("training", step, {**curves, "tokens_per_second": self._tokens / elapsed})
+        self._tokens, self._since = 0.0, time.monotonic()
+
+    def show_evaluation(self, step: int, metrics: dict[str, float]) -> None:
+        """Shows the development metrics of a step; the time they took is not training's."""
+        if not self._enabled:
+            return
+        headline = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items() if "/" not in name)
+        self._console.print(f"step {step}  dev  {headline}", highlight=False)
+        self._write("dev", step, metrics)
+        self._tokens, self._since = 0.0, time.monotonic()
+
+    def _write(self, group: str, step: int, metrics: dict[str, float]) -> None:
+        assert self._writer is not None
+        with self._writer.as_default(step=step):
+            for name, value in metrics.items():
+                tf.summary.scalar(f"{group}/{name}", value)
+        self._writer.flush()

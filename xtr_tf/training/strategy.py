@@ -1,0 +1,76 @@
+"""Chooses the devices to train on."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import tensorflow as tf
+
+from xtr_tf.config.schema import TrainingConfig
+from xtr_tf.errors import InputError
+
+
+def make_strategy(config: TrainingConfig) -> tf.distribute.Strategy:
+    """Makes the strategy that `config.distribution` names; must run before other TensorFlow work.
+
+    `auto` takes TPUs if there are any, else the cluster of `TF_CONFIG`, else all GPUs, else one device.
+    """
+    kind = config.distribution if config.distribution != "auto" else _detect()
+    if kind == "tpu":
+        return _tpu_strategy(config.tpu)
+    if kind == "multi_worker":
+        if not _cluster_workers():
+            raise InputError(
+                "Training on several workers needs the environment variable TF_CONFIG with a cluster. "
+                f"Received: {os.environ.get('TF_CONFIG')!r}."
+            )
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    if kind == "mirrored":
+        devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+        return tf.distribute.MirroredStrategy([device.name for device in devices])
+    return tf.distribute.get_strategy()
+
+
+def _detect() -> str:
+    if tf.config.list_physical_devices("TPU") or "TPU_NAME" in os.environ:
+        return "tpu"
+    if _cluster_workers() > 1:
+        return "multi_worker"
+    return "mirrored" if len(tf.config.list_physical_devices("GPU")) > 1 else "single"
+
+
+def _cluster_workers() -> int:
+    try:
+        cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
+    except ValueError as error:
+        raise InputError(f"TF_CONFIG is not JSON. Received: {os.environ['TF_CONFIG']!r}.") from error
+    return len(cluster.get("worker", [])) + len(cluster.get("chief", []))
+
+
+def _tpu_strategy(name: str) -> tf.distribute.Strategy:
+    """Connects to a TPU, one replica a core."""
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
+        if name != "local":
+            tf.config.experimental_connect_to_cluster(resolver)
+        topology = tf.tpu.experimental.initialize_tpu_system(resolver)
+    except (ValueError, tf.errors.OpError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"No TPU answers ({reason}); set `training.tpu` to its name, or to `local` on a TPU machine. "
+            f"Received: {name!r}."
+        ) from error
+    cores = topology.num_tasks * topology.num_tpus_per_task
+    assignment = tf.tpu.experimental.DeviceAssignment.build(topology, num_replicas=cores)
+    return tf.distribute.TPUStrategy(resolver, experimental_device_assignment=assignment)
+
+
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Whether this process is the one that writes files and shows progress."""
+    resolver = strategy.cluster_resolver
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) or resolver is None:
+        return True
+    if "chief" in resolver.cluster_spec().jobs:
+        return bool(resolver.task_type == "chief")
+    return bool(resolver.task_id == 0)

@@ -1,0 +1,179 @@
+"""Training from a configuration to an encoder folder; reads from top to bottom."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from xtr_tf.config.run import RunConfig
+from xtr_tf.data.batches import batch_dataset
+from xtr_tf.data.training_data import TrainingData
+from xtr_tf.encoder import Encoder, save_encoder
+from xtr_tf.errors import InputError
+from xtr_tf.training.adafactor import Adafactor
+from xtr_tf.training.adamw import AdamW
+from xtr_tf.training.checkpoint_store import CheckpointStore
+from xtr_tf.training.dev_evaluation import DevEvaluation, Encode
+from xtr_tf.training.initial_encoder import initial_encoder
+from xtr_tf.training.interruption import InterruptionFlag, TrainingInterruptedError
+from xtr_tf.training.optimizer import Optimizer
+from xtr_tf.training.progress import TrainingProgress
+from xtr_tf.training.run_record import RunRecord
+from xtr_tf.training.strategy import is_chief, make_strategy
+from xtr_tf.training.training_step import TrainingStep, batch_size_per_replica
+
+
+def train(config: RunConfig) -> Path:
+    """Trains an encoder, continuing from the output folder's latest checkpoint if there is one.
+
+    The order of the data, dropout and initial weights are functions of the seed and the step, so
+    that a run that is stopped and continued is the run that was not stopped.
+
+    Example:
+    ```python
+    directory = train(load_config("examples/configs/atlas_tiny.yaml"))
+    encoder, tokenizer = load_encoder(directory)
+    ```
+
+    Args:
+        config: The run's configuration.
+
+    Returns:
+        The folder of the trained encoder: the best on the development sets, or the last without any.
+
+    Raises:
+        InputError: The configuration or the data cannot be used, or the loss is not a number.
+        TrainingInterruptedError: A signal stopped it; a checkpoint was written.
+    """
+    settings = config.training
+    strategy = make_strategy(settings)
+    chief = is_chief(strategy)
+    record = RunRecord(Path(settings.output))
+    if chief:
+        record.start(config)
+
+    data = TrainingData(config.data, settings.seed)
+    with strategy.scope():
+        encoder, tokenizer = initial_encoder(config)
+        weights = [variable.value for variable in encoder.trainable_variables]
+        optimizer = _make_optimizer(config, weights)
+        step = tf.Variable(
+            0, dtype=tf.int64, trainable=False, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA
+        )
+    dev = DevEvaluation(config.data, tokenizer, settings.dev_k_prime) if chief else None
+
+    state = tf.train.Checkpoint(weights=weights, slots=optimizer.slots, step=step)
+    store = CheckpointStore(record.checkpoints, state, settings.keep_checkpoints)
+    if latest := store.latest():
+        store.restore(latest)
+    done = int(step.numpy())
+
+    training_step = TrainingStep(config, strategy, encoder, optimizer, step)
+    batches = iter(_distributed_batches(config, strategy, data, tokenizer, range(done, settings.steps)))
+    encode = _inference(strategy, encoder)
+
+    progress = TrainingProgress(record.curves, settings.steps, done, settings.log_every, enabled=chief)
+    with InterruptionFlag() as interruption, progress:
+        while done < settings.steps:
+            count = _steps_to_next_event(config, done)
+            metrics = {name: v.numpy() for name, v in training_step.run_steps(batches, count).items()}
+            for offset in range(count):
+                done += 1
+                values = {name: float(series[offset]) for name, series in metrics.items()}
+                _stop_unless_finite(config, data, record, done, values["loss"])
+                progress.update(done, values)
+
+            metric = math.nan
+            last = done == settings.steps
+            if dev and (done % settings.evaluate_every == 0 or last):
+                measured = dev(encode)
+                metric = measured[settings.dev_metric]
+                record.add_dev_metrics(done, measured)
+                progress.show_evaluation(done, measured)
+            due = done % settings.checkpoint_every == 0 or not math.isnan(metric) or last
+            if chief and (due or interruption.raised):
+                store.save(done, metric)
+            if interruption.raised and not last:
+                raise TrainingInterruptedError(done)
+
+    best = store.best()
+    if best is not None and best.step != done:
+        store.restore(best)
+    if chief:
+        save_encoder(record.encoder, encoder, tokenizer, overwrite=True)
+    return record.encoder
+
+
+def _make_optimizer(config: RunConfig, variables: list[tf.Variable]) -> Optimizer:
+    if config.training.optimizer == "adamw":
+        return AdamW(variables, config.training.weight_decay)
+    return Adafactor(variables)
+
+
+def _distributed_batches(
+    config: RunConfig,
+    strategy: tf.distribute.Strategy,
+    data: TrainingData,
+    tokenizer: object,
+    steps: range,
+) -> tf.data.Dataset:
+    """Each host reads the part of the global batch that its own devices train on."""
+    batch_size = batch_size_per_replica(config.training, strategy)
+    device_count = strategy.num_replicas_in_sync
+    static = device_count > 1 or config.training.jit_compile or config.training.distribution == "tpu"
+
+    def host_batches(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        local = device_count // context.num_input_pipelines
+        first = context.input_pipeline_id * local
+        return batch_dataset(
+            data,
+            tokenizer,  # type: ignore[arg-type]
+            batch_size,
+            steps,
+            devices=range(first, first + local),
+            device_count=device_count,
+            static_shapes=static,
+        )
+
+    return strategy.distribute_datasets_from_function(host_batches)
+
+
+def _inference(strategy: tf.distribute.Strategy, encoder: Encoder) -> Encode:
+    """Encodes on the devices that train: all do the same, and one answer is kept."""
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def encode(ids: tf.Tensor) -> tf.Tensor:
+        vectors = strategy.run(lambda ids: encoder(ids, training=False), args=(ids,))
+        return strategy.experimental_local_results(vectors)[0]
+
+    return encode
+
+
+def _steps_to_next_event(config: RunConfig, done: int) -> int:
+    """How many steps may run on the devices before Python has something to do."""
+    settings = config.training
+    events = [settings.checkpoint_every]
+    if config.data.dev:
+        events.append(settings.evaluate_every)
+    until = [every - done % every for every in events]
+    return min(settings.steps_per_loop, settings.steps - done, *until)
+
+
+def _stop_unless_finite(
+    config: RunConfig, data: TrainingData, record: RunRecord, step: int, loss: float
+) -> None:
+    """Ends the run at a loss that is not a number, noting which examples gave it."""
+    if np.isfinite(loss):
+        return
+    batch_size = config.training.batch_size
+    first = (step - 1) * batch_size
+    ids = [data.example_id(position) for position in range(first, first + batch_size)]
+    path = record.save_failed_batch(json.dumps({"step": step, "examples": ids}, ensure_ascii=False, indent=1))
+    raise InputError(
+        f"The loss of step {step} is not a number; its examples are in {path}. Lower the learning rate or "
+        f"set `training.gradient_clip`, and continue from the last checkpoint. Received: {loss}."
+    )

@@ -1,0 +1,140 @@
+"""One update of the weights on every replica, and loops of them that stay on the devices.
+
+Where devices differ: on a TPU (and wherever XLA compiles the step) shapes are static and the
+embedding's gradient is dense, for XLA has no `tf.unique`; elsewhere that gradient stays sparse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from xtr_tf.config.run import RunConfig
+from xtr_tf.config.schema import TrainingConfig
+from xtr_tf.data.batches import Batch
+from xtr_tf.encoder import Encoder
+from xtr_tf.errors import InputError
+from xtr_tf.training.batch_loss import statistic_names
+from xtr_tf.training.gradients import chunked_gradients, whole_batch_gradients
+from xtr_tf.training.optimizer import Gradient, Optimizer, combine_duplicates, global_norm, scale
+from xtr_tf.training.schedule import learning_rate
+
+Metrics = dict[str, tf.Tensor]
+
+
+class TrainingStep:
+    """The training of an encoder as functions of a stream of batches.
+
+    Args:
+        config: The run's configuration.
+        strategy: Where the encoder's and the optimiser's variables were created.
+        encoder: What is trained.
+        optimizer: Updates its weights.
+        step: int64 variable, updates made so far.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        strategy: tf.distribute.Strategy,
+        encoder: Encoder,
+        optimizer: Optimizer,
+        step: tf.Variable,
+    ) -> None:
+        self._config = config
+        self._strategy = strategy
+        self._encoder = encoder
+        self._optimizer = optimizer
+        self._step = step
+        self._variables = [variable.value for variable in encoder.trainable_variables]
+        self._chunks = _chunk_count(config, strategy)
+        is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
+        compiles = config.training.jit_compile and not is_tpu
+        # XLA has no collectives on CPUs, and its top-k there is slower than TensorFlow's own: compile
+        # the encoder alone, and the whole step only where one accelerator makes it.
+        whole = (
+            compiles and strategy.num_replicas_in_sync == 1 and bool(tf.config.list_physical_devices("GPU"))
+        )
+        self.dense_gradients = is_tpu or whole
+        self._encode = (
+            tf.function(self._encode_training, autograph=False, jit_compile=True)
+            if (compiles and not whole)
+            else self._encode_training
+        )
+        replica_update = tf.function(self.update, autograph=False, jit_compile=True) if whole else self.update
+        self._replica_update = replica_update
+        self.run_steps = tf.function(self._run_steps, autograph=False)
+
+    def gradients(self, batch: Batch) -> tuple[Metrics, list[Gradient]]:
+        """A replica's metrics and the gradients of the global batch, before clipping."""
+        config, context = self._config, tf.distribute.get_replica_context()
+        base = tf.stack([tf.constant(config.training.seed, tf.int32), tf.cast(self._step, tf.int32)])
+        seed = tf.random.experimental.stateless_fold_in(base, context.replica_id_in_sync_group)
+        arguments = (self._encode, self._variables, config.loss, batch, seed)
+        if self._chunks > 1:
+            result, gradients = chunked_gradients(*arguments, self._chunks)
+        else:
+            result, gradients = whole_batch_gradients(*arguments)
+        if self.dense_gradients:
+            gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        if context.num_replicas_in_sync > 1:
+            gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
+        gradients = [combine_duplicates(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients]
+        tokens = tf.math.count_nonzero(batch.query_ids) + tf.math.count_nonzero(batch.document_ids)
+        return {"loss": result.loss, **result.statistics, "tokens": tf.cast(tokens, tf.float32)}, gradients
+
+    def _encode_training(self, ids: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        return self._encoder(ids, training=True, seed=seed)
+
+    def update(self, batch: Batch) -> Metrics:
+        """Updates the weights in a replica context; returns its share of the metrics."""
+        metrics, gradients = self.gradients(batch)
+        replicas = float(self._strategy.num_replicas_in_sync)
+        norm = global_norm(gradients)
+        if clip := self._config.training.gradient_clip:
+            factor = tf.minimum(1.0, clip / tf.maximum(norm, 1e-12))
+            gradients = [scale(gradient, factor) for gradient in gradients]
+        rate = learning_rate(self._config.training, self._step)
+        self._optimizer.apply(gradients, rate, self._step)
+        # The same on every replica; metrics are summed over replicas.
+        return {**metrics, "gradient_norm": norm / replicas, "learning_rate": rate / replicas}
+
+    def _run_steps(self, iterator: Iterator[Batch], count: int) -> Metrics:
+        """Makes `count` updates; returns their metrics over the global batch, `[count]` each."""
+
+        def one_step(_: tf.Tensor) -> Metrics:
+            metrics = self._strategy.run(self._replica_update, args=(next(iterator),))
+            self._step.assign_add(1)
+            return {
+                name: self._strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None)
+                for name, value in metrics.items()
+            }
+
+        if count == 1:
+            return {name: value[None] for name, value in one_step(tf.constant(0)).items()}
+        names = ["loss", "tokens", "gradient_norm", "learning_rate", *statistic_names(self._config.loss)]
+        signature = dict.fromkeys(names, tf.float32)
+        return tf.map_fn(one_step, tf.range(count), fn_output_signature=signature, parallel_iterations=1)
+
+
+def batch_size_per_replica(config: TrainingConfig, strategy: tf.distribute.Strategy) -> int:
+    """Queries of one replica."""
+    replicas = strategy.num_replicas_in_sync
+    if config.batch_size % replicas:
+        raise InputError(
+            f"`training.batch_size` must be a multiple of the {replicas} devices. "
+            f"Received: {config.batch_size}."
+        )
+    return config.batch_size // replicas
+
+
+def _chunk_count(config: RunConfig, strategy: tf.distribute.Strategy) -> int:
+    batch_size = batch_size_per_replica(config.training, strategy)
+    chunk = config.training.gradient_cache_chunk or batch_size
+    if batch_size % chunk:
+        raise InputError(
+            f"`training.gradient_cache_chunk` must divide the {batch_size} queries of a device. "
+            f"Received: {chunk}."
+        )
+    return batch_size // chunk
