@@ -36,7 +36,10 @@ parity-env: ## Install torch and transformers into .parity, to compare with them
 parity: setup parity-env ## Compare with transformers: fresh random weights, real shapes
 	@rm -rf .bench/parity
 	@.parity/bin/python tools/parity/write_golden.py .bench/parity --live
-	@XTR_TF_GOLDEN=.bench/parity $(PYTHON) -m pytest tests/encoder/test_golden.py
+	@.parity/bin/python tools/parity/write_golden_checkpoints.py .bench/parity/checkpoints --live
+	@XTR_TF_GOLDEN=.bench/parity XTR_TF_PARITY_PYTHON=.parity/bin/python $(PYTHON) -m pytest \
+	  tests/encoder/test_golden.py tests/checkpoints/test_importing.py \
+	  tests/checkpoints/test_mesh_tensorflow.py tests/checkpoints/test_export_parity.py
 
 lock: ## Resolve pyproject.toml anew into both lock files
 	@tools/lock.sh

@@ -1,8 +1,12 @@
-"""Golden checkpoints: tiny, random, and written by the libraries that published ones were written with."""
+"""Golden checkpoints: tiny, random, and written by the libraries that published ones were written with.
+
+`make parity` points XTR_TF_GOLDEN to freshly written ones.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,7 +48,7 @@ class Golden:
 
 @pytest.fixture(scope="session")
 def golden(repository: Path) -> Golden:
-    return Golden(repository / "tests" / "golden" / "checkpoints")
+    return Golden(Path(os.environ.get("XTR_TF_GOLDEN", repository / "tests" / "golden")) / "checkpoints")
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """Writes tiny checkpoints with the libraries that published ones were written with. Runs in .parity.
 
     .parity/bin/python tools/parity/write_golden_checkpoints.py tests/golden/checkpoints
+    .parity/bin/python tools/parity/write_golden_checkpoints.py DIRECTORY --live           # fresh weights
 
 Each case is a folder as its library writes it, and beside it `NAME.expected.safetensors`: ids and the vectors
 that `transformers` computes from the same weights, `texts` and versions in the metadata. Weights are
@@ -14,6 +15,7 @@ import dataclasses
 import importlib.metadata
 import io
 import json
+import secrets
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -198,13 +200,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("directory", type=Path)
-    directory = parser.parse_args().directory
+    parser.add_argument("--live", action="store_true", help="a fresh seed")
+    arguments = parser.parse_args()
+    directory = arguments.directory
     shutil.rmtree(directory, ignore_errors=True)
+    first_seed = secrets.randbelow(2**31) if arguments.live else 0
     versions = {
         name: importlib.metadata.version(name)
         for name in ("flax", "safetensors", "sentencepiece", "tensorstore", "torch", "transformers")
     }
-    for seed, (name, (family, config, write)) in enumerate(CASES.items()):
+    for seed, (name, (family, config, write)) in enumerate(CASES.items(), first_seed):
         torch.manual_seed(seed)
         reference = ReferenceModel(config, family, seed)
         round_to_bfloat16(reference)
@@ -219,6 +224,7 @@ def main() -> None:
             directory / f"{name}.expected.safetensors",
             {"texts": json.dumps(ENCODED), "versions": json.dumps(versions)},
         )
+        print(f"{folder}: seed {seed}")
     for file in directory.rglob("*"):
         file.chmod(0o755 if file.is_dir() else 0o644)
 

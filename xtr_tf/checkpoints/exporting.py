@@ -1,7 +1,7 @@
 """Writes an encoder directory as a Hugging Face checkpoint in the layout of Google's released XTR.
 
 `model.safetensors` and `config.json` are a T5 encoder that transformers loads as it is; `2_Dense` holds the
-projection, `spiece.model` the vocabulary.
+projection, `spiece.model` the vocabulary, and `tokenizer.json` the same for transformers.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from xtr_tf.checkpoints.lazy_tensor import LazyTensor
 from xtr_tf.checkpoints.naming import HUGGING_FACE, Rule
 from xtr_tf.checkpoints.safetensors_reader import read_safetensors
 from xtr_tf.checkpoints.safetensors_writer import Progress, SafetensorsWriter, row_blocks
+from xtr_tf.checkpoints.tokenizer_json import tokenizer_config, tokenizer_json
 from xtr_tf.config.schema import EncoderConfig
 from xtr_tf.encoder.manifest import TOKENIZER_FILE, WEIGHTS_FILE, read_manifest
 from xtr_tf.encoder.staging import staged_directory
@@ -58,7 +59,8 @@ def export_checkpoint(
         _write(folder / "model.safetensors", weights, projection, None)
         _write_json(staging / "config.json", _model_config(manifest.encoder, _end_id(model)))
         _write_json(folder / "config.json", _projection_config(manifest.encoder))
-        _write_json(staging / "tokenizer_config.json", _tokenizer_config())
+        _write_json(staging / "tokenizer.json", tokenizer_json(model))
+        _write_json(staging / "tokenizer_config.json", tokenizer_config(model))
         (staging / "spiece.model").write_bytes(model)
 
 
@@ -104,7 +106,6 @@ def _model_config(config: EncoderConfig, end_id: int) -> dict[str, Any]:
         "eos_token_id": end_id,
         "decoder_start_token_id": 0,
         "is_encoder_decoder": True,
-        "tokenizer_class": "T5Tokenizer",
         "torch_dtype": "float32",
     }
 
@@ -118,16 +119,5 @@ def _projection_config(config: EncoderConfig) -> dict[str, Any]:
     }
 
 
-def _tokenizer_config() -> dict[str, Any]:
-    return {
-        "tokenizer_class": "T5Tokenizer",
-        "pad_token": "<pad>",
-        "eos_token": "</s>",
-        "unk_token": "<unk>",
-        "extra_ids": 0,
-        "additional_special_tokens": [],
-    }
-
-
 def _write_json(file: Path, content: dict[str, Any]) -> None:
-    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
