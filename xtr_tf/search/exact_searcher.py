@@ -60,7 +60,8 @@ class ExactSearcher(TokenSearcher):
 
 def check_vectors(vectors: np.ndarray) -> None:
     """Raises `InputError` unless `vectors` is a non-empty `[tokens, dim]` array of finite floats."""
-    if vectors.ndim != 2 or not np.issubdtype(vectors.dtype, np.floating):
+    is_float = np.issubdtype(vectors.dtype, np.floating) or vectors.dtype == tf.bfloat16.as_numpy_dtype
+    if vectors.ndim != 2 or not is_float:
         raise InputError(
             "Token vectors must be a [tokens, dim] array of floats. "
             f"Received: shape {vectors.shape} of {vectors.dtype}."

@@ -1,0 +1,82 @@
+"""The searcher of stock ops, against NumPy over the vectors it keeps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xtr_tf.search import core_searcher
+from xtr_tf.search.searcher_from_index import searcher_from_index
+
+
+def search(searcher, queries, k_prime, leaves=0):
+    hits = tf.function(searcher.search)(queries, tf.constant(k_prime), tf.constant(leaves))
+    return [part.numpy() for part in hits]
+
+
+@pytest.fixture
+def kept_vectors(make_index, vectors):
+    """What an int8 index holds, in the order of the corpus."""
+    multipliers = make_index(kind="core").array("multipliers")
+    return np.clip(np.rint(vectors * multipliers), -127, 127) / multipliers
+
+
+@pytest.mark.parametrize(("block", "rows"), [(16_384, 32), (100, 7)])
+@pytest.mark.parametrize("k_prime", [1, 30, 200])
+def test_all_cells_give_the_exact_top_k(monkeypatch, make_index, kept_vectors, queries, k_prime, block, rows):
+    monkeypatch.setattr(core_searcher, "_BLOCK", block)
+    monkeypatch.setattr(core_searcher, "_ROWS", rows)
+    ids, scores, valid, cutoffs = search(
+        searcher_from_index(make_index(kind="core")), queries, k_prime, 10**6
+    )
+    similarities = queries @ kept_vectors.T
+    expected = np.sort(similarities, axis=1)[:, ::-1][:, :k_prime]
+    assert valid.all()
+    assert valid.shape == expected.shape
+    np.testing.assert_allclose(np.sort(scores, axis=1)[:, ::-1], expected, atol=1e-5)
+    np.testing.assert_allclose(np.take_along_axis(similarities, ids, axis=1), scores, atol=1e-5)
+    np.testing.assert_allclose(cutoffs, expected[:, -1], atol=1e-5)
+
+
+def test_a_large_k_prime_is_met_within_sampling(make_index, queries):
+    *_, valid, _ = search(searcher_from_index(make_index(kind="core")), queries, 2000, 10**6)
+    lengths = valid.sum(axis=1)
+    np.testing.assert_allclose(lengths, 2000, rtol=0.15)
+    assert abs(lengths.mean() / 2000 - 1) < 0.03
+
+
+@pytest.mark.parametrize("k_prime", [4_000, 10**9])
+def test_retrieving_everything_is_exact(make_index, kept_vectors, queries, k_prime):
+    ids, _, valid, cutoffs = search(searcher_from_index(make_index(kind="core")), queries, k_prime, 10**6)
+    assert valid.all()
+    assert np.array_equal(np.sort(ids, axis=1), np.tile(np.arange(len(kept_vectors)), (len(queries), 1)))
+    np.testing.assert_allclose(cutoffs, (queries @ kept_vectors.T).min(axis=1), atol=1e-5)
+
+
+def test_a_row_sees_every_token_of_its_own_cells(make_index, kept_vectors, queries):
+    index = make_index(kind="core")
+    offsets, tokens = index.array("cell_offsets"), index.array("tokens")
+    nearest = np.argmax(queries[:1] @ index.array("centres").T)
+    expected = tokens[offsets[nearest] : offsets[nearest + 1]]
+    ids, *_ = search(searcher_from_index(index), queries[:1], 10**6, 1)
+    np.testing.assert_array_equal(np.sort(ids[0]), np.sort(expected))
+
+
+def test_bfloat16_is_an_option(make_index, vectors, queries):
+    index = make_index(kind="core", dtype="bfloat16")
+    _, scores, *_ = search(searcher_from_index(index), queries, 100, 10**6)
+    expected = np.sort(queries @ vectors.T, axis=1)[:, ::-1][:, :100]
+    np.testing.assert_allclose(np.sort(scores, axis=1)[:, ::-1], expected, atol=0.01)
+
+
+def test_the_rule_finds_nearly_everything(make_index, vectors, queries):
+    ids, _, valid, _ = search(searcher_from_index(make_index(kind="core")), queries, 100)
+    exact = np.argsort(-(queries @ vectors.T), axis=1)[:, :100]
+    found = [len(set(a[ok]) & set(b)) / 100 for a, b, ok in zip(ids, exact, valid, strict=True)]
+    assert np.mean(found) > 0.85
+
+
+def test_no_query_tokens_give_no_rows(make_index, queries):
+    ids, *_, cutoffs = search(searcher_from_index(make_index(kind="core")), queries[:0], 10)
+    assert ids.shape[0] == cutoffs.shape[0] == 0

@@ -1,0 +1,44 @@
+"""Shards in one model, against the same index in one piece."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xtr_tf.errors import InputError
+from xtr_tf.search.exact_searcher import ExactSearcher
+from xtr_tf.search.searcher_from_index import searcher_from_index
+from xtr_tf.search.sharded_searcher import ShardedSearcher
+
+
+def search(searcher, queries, k_prime, leaves=0):
+    return tf.function(searcher.search)(queries, tf.constant(k_prime), tf.constant(leaves))
+
+
+@pytest.mark.parametrize("k_prime", [1, 70, 3_999, 10**6])
+def test_exact_shards_equal_one_exact_index(vectors, queries, k_prime):
+    shards = [ExactSearcher(part) for part in np.split(vectors, [5, 1_000, 3_000])]
+    found = search(ShardedSearcher(shards), queries, k_prime)
+    expected = search(ExactSearcher(vectors), queries, k_prime)
+    np.testing.assert_array_equal(found.token_ids, expected.token_ids)
+    np.testing.assert_array_equal(found.cutoffs, expected.cutoffs)
+    assert found.valid.numpy().all()
+
+
+@pytest.mark.parametrize("kind", ["scann", "core"])
+def test_shards_of_an_index_find_the_same_tokens(make_index, queries, kind):
+    one, three = (searcher_from_index(make_index(kind=kind, num_shards=shards)) for shards in (1, 3))
+    assert len(three.shards) == 3
+    assert three.num_tokens == one.num_tokens
+    found, expected = (search(searcher, queries, 100, 10**6) for searcher in (three, one))
+    for ids, other in zip(found.token_ids.numpy(), expected.token_ids.numpy(), strict=True):
+        assert len(set(ids) & set(other)) >= 98
+    np.testing.assert_allclose(found.cutoffs, expected.cutoffs, atol=0.01)
+
+
+def test_searchers_of_different_width_are_refused(vectors):
+    with pytest.raises(InputError, match="width"):
+        ShardedSearcher([ExactSearcher(vectors), ExactSearcher(vectors[:, :4])])
+    with pytest.raises(InputError, match="at least one"):
+        ShardedSearcher([])

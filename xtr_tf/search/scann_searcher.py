@@ -1,0 +1,173 @@
+"""ScaNN (tree + 4-bit asymmetric hashing) over an index that was assembled outside of it.
+
+Importing this file loads ScaNN's op library; nothing else in xtr_tf may import it at start-up.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+import numpy as np
+import tensorflow as tf
+from scann.scann_ops.py import scann_ops
+from tensorflow.python.framework import auto_control_deps_utils
+
+from xtr_tf.errors import InputError
+from xtr_tf.index.rules import LEAVES_SHARE, REORDERED_PER_K_PRIME, TOKENS_PER_K_PRIME
+from xtr_tf.search import scann_protos
+from xtr_tf.search.token_hits import TokenHits, hits_from_padded
+from xtr_tf.search.token_searcher import TokenSearcher
+
+# A search only reads the index. Without this, TensorFlow would order the searches of one function
+# one after another because they share a resource.
+auto_control_deps_utils.register_read_only_resource_op("Scann>ScannSearchBatched")
+
+
+class ScannSearcher(TokenSearcher):
+    """Searches cells of 4-bit codes, and optionally scores the hits again with int8 vectors.
+
+    The index lies in variables as 4-bit codes. ScaNN's own structure is built from them once, when
+    the model is loaded, and every signature finds it by a name that is unique to this searcher.
+
+    Args:
+        centres: `[cells, dim]` float32.
+        codebook: `[blocks, 16, dim / blocks]` float32.
+        cells: `[tokens]` integers.
+        codes: `[tokens, ceil(blocks / 2)]` uint8, two 4-bit codes a byte.
+        int8_vectors: `[tokens, dim]` int8 for reordering, or None.
+        multipliers: `[dim]` float32, the scales of `int8_vectors`.
+        leaves: Cells to look into unless a request says otherwise; 0 for the rule.
+        parallel_searches: Parts of a batch searched at the same time.
+    """
+
+    def __init__(
+        self,
+        centres: np.ndarray,
+        codebook: np.ndarray,
+        cells: np.ndarray,
+        codes: np.ndarray,
+        int8_vectors: np.ndarray | None = None,
+        multipliers: np.ndarray | None = None,
+        leaves: int = 0,
+        parallel_searches: int = 2,
+    ) -> None:
+        super().__init__(name="scann_searcher")
+        self.num_tokens, self.dim = len(cells), centres.shape[1]
+        if not self.num_tokens:
+            raise InputError(
+                "An index needs at least one token; encode a corpus with text first. Received: 0 tokens."
+            )
+        if len(centres) == 1:
+            # ScaNN numbers every hit 0 where there is but one cell; a second, empty one mends it.
+            centres = np.repeat(centres, 2, axis=0)
+        self.num_cells = len(centres)
+        self._leaves = leaves
+        self._parallel_searches = parallel_searches
+        config = scann_protos.scann_config(
+            self.num_tokens, self.dim, self.num_cells, codebook.shape[2], int8_vectors is not None
+        )
+        self.config = _variable([config], "config")
+        self.partitioner = _variable([scann_protos.serialized_partitioner(centres)], "partitioner")
+        self.codebook = _variable([scann_protos.serialized_codebook(codebook)], "codebook")
+        self.cells = _variable(cells, "cells")
+        self.codes = _variable(codes, "codes")
+        self.int8: tuple[tf.Variable, ...] = ()
+        if int8_vectors is not None:
+            self.int8 = (_variable(int8_vectors, "int8_vectors"), _variable(multipliers, "multipliers"))
+        self.resource = _ScannResource(self, len(codebook))
+
+    def _search(self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor) -> TokenHits:
+        handle = self.resource.searcher_handle()
+        before_reordering = tf.minimum(k_prime * (REORDERED_PER_K_PRIME if self.int8 else 1), self.num_tokens)
+        leaves = self._number_of_leaves(k_prime, leaves)
+        rows = tf.shape(query_vectors)[0]
+        parts = self._parallel_searches
+        # ScaNN refuses a search without queries, so every part gets one.
+        padded = tf.pad(query_vectors, [[0, tf.maximum(parts - rows, 0)], [0, 0]])
+        bounds = tf.range(parts + 1) * tf.shape(padded)[0] // parts
+        found = [
+            scann_ops.scann_search_batched(
+                handle, padded[bounds[part] : bounds[part + 1]], k_prime, before_reordering, leaves, False
+            )
+            for part in range(parts)
+        ]
+        columns = tf.reduce_max([tf.shape(part.indices)[1] for part in found])
+        ids = tf.concat([_widen(part.indices, columns, 0) for part in found], axis=0)[:rows]
+        scores = tf.concat([_widen(part.distances, columns, np.nan) for part in found], axis=0)[:rows]
+        return hits_from_padded(ids, scores, tf.math.is_finite(scores))
+
+    def _number_of_leaves(self, k_prime: tf.Tensor, leaves: tf.Tensor) -> tf.Tensor:
+        needed = tf.cast(k_prime, tf.float32) * (TOKENS_PER_K_PRIME * self.num_cells / self.num_tokens)
+        by_rule = tf.maximum(tf.cast(tf.math.ceil(needed), tf.int32), round(LEAVES_SHARE * self.num_cells))
+        default = tf.constant(self._leaves) if self._leaves else by_rule
+        return tf.clip_by_value(tf.where(leaves > 0, leaves, default), 1, self.num_cells)
+
+
+def _widen(values: tf.Tensor, columns: tf.Tensor, fill: float) -> tf.Tensor:
+    values = tf.reshape(values, [tf.shape(values)[0], -1])
+    return tf.pad(values, [[0, 0], [0, columns - tf.shape(values)[1]]], constant_values=fill)
+
+
+class _ScannResource(tf.saved_model.experimental.TrackableResource):
+    """The one ScaNN searcher of an index, built from the index's variables when a model is loaded.
+
+    ScaNN's `TensorsToScann` op both builds a searcher and, once one of its name exists, merely
+    returns the handle. `_initialize`, which every loader runs before any signature, builds it;
+    signatures ask with empty inputs and can never build a second one.
+    """
+
+    def __init__(self, index: ScannSearcher, blocks: int) -> None:
+        super().__init__()
+        self._shared_name = f"xtr_tf_scann_{uuid.uuid4().hex}"
+        self._index = index
+        self._blocks = blocks
+        self._initialize()
+
+    def searcher_handle(self) -> tf.Tensor:
+        """Returns the handle of the searcher built by `_initialize`."""
+        absent = tf.constant("")
+        return self._tensors_to_scann(absent, absent, absent, tf.constant(0), tf.constant(0, tf.uint8))
+
+    def _create_resource(self) -> tf.Tensor:
+        # The searcher has no handle before it is built; this one only lets loaders find `_initialize`.
+        return tf.raw_ops.MutexV2(shared_name=f"{self._shared_name}_load")
+
+    def _initialize(self) -> None:
+        index = self._index
+        low, high = tf.bitwise.bitwise_and(index.codes, 15), tf.bitwise.right_shift(index.codes, 4)
+        codes = tf.reshape(tf.stack([low, high], axis=-1), [tf.shape(low)[0], -1])[:, : self._blocks]
+        self._tensors_to_scann(
+            index.config,
+            index.partitioner,
+            index.codebook,
+            tf.cast(index.cells, tf.int32),
+            codes,
+            *index.int8,
+        )
+
+    def _tensors_to_scann(
+        self,
+        config: tf.Tensor,
+        partitioner: tf.Tensor,
+        codebook: tf.Tensor,
+        cells: tf.Tensor,
+        codes: tf.Tensor,
+        int8_vectors: tf.Tensor | None = None,
+        multipliers: tf.Tensor | None = None,
+    ) -> tf.Tensor:
+        return scann_ops.tensors_to_scann(
+            x=tf.constant(0.0),
+            scann_config=config,
+            serialized_partitioner=partitioner,
+            datapoint_to_token=cells,
+            ah_codebook=codebook,
+            hashed_dataset=codes,
+            int8_dataset=tf.constant(0, tf.int8) if int8_vectors is None else int8_vectors,
+            int8_multipliers=tf.constant(0.0) if multipliers is None else multipliers,
+            dp_norms=tf.constant(0.0),
+            shared_name=self._shared_name,
+        )
+
+
+def _variable(value: object, name: str) -> tf.Variable:
+    return tf.Variable(value, trainable=False, name=name)

@@ -1,0 +1,46 @@
+"""Several searchers over parts of a corpus as one, merged exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from xtr_tf.errors import InputError
+from xtr_tf.search.token_hits import TokenHits, hits_from_padded
+from xtr_tf.search.token_searcher import TokenSearcher
+
+
+class ShardedSearcher(TokenSearcher):
+    """Searches every shard and keeps the best `k_prime` tokens of all of them.
+
+    Cut-offs are those of the merged list: what a document of one shard is imputed with depends on
+    what the other shards hold, as in an unsharded index. `leaves` is the number of cells in each.
+
+    Args:
+        shards: Searchers of consecutive parts of the corpus, in its order.
+    """
+
+    def __init__(self, shards: Sequence[TokenSearcher]) -> None:
+        super().__init__(name="sharded_searcher")
+        if not shards or any(shard.dim != shards[0].dim for shard in shards):
+            raise InputError(
+                "Shards must be at least one searcher, all of the same width. "
+                f"Received: widths {[shard.dim for shard in shards]}."
+            )
+        self.shards = list(shards)
+        self.num_tokens = sum(shard.num_tokens for shard in shards)
+        self.dim = shards[0].dim
+
+    def _search(self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor) -> TokenHits:
+        found, first = [], 0
+        for shard in self.shards:
+            hits = shard.search(query_vectors, k_prime, leaves)
+            found.append(hits._replace(token_ids=hits.token_ids + first))
+            first += shard.num_tokens
+        ids = tf.concat([hits.token_ids for hits in found], axis=1)
+        scores = tf.concat([hits.scores for hits in found], axis=1)
+        best = tf.math.top_k(scores, tf.minimum(k_prime, tf.shape(scores)[1]))
+        return hits_from_padded(
+            tf.gather(ids, best.indices, batch_dims=1), best.values, best.values > -float("inf")
+        )
