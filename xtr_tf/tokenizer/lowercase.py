@@ -11,14 +11,15 @@ import tensorflow as tf
 
 # The capitals that Unicode's SpecialCasing gives another small form in tr, az or lt.
 _LOCALE_DEPENDENT = "IJÌÍĨĮİ"
+_REPLACEMENT_CHARACTER = "\ufffd"
 
 
 def lowercase(strings: tf.Tensor) -> tf.Tensor:
     """Lower-cases UTF-8 strings as Python's `str.lower` does.
 
     Greek final sigma and the Turkish dotted capital İ (which becomes two code points)
-    included. The one difference: bytes that are not UTF-8 become U+FFFD here, where Python
-    has no such strings.
+    included. Two things differ, neither of which is text: a NUL character, at which TensorFlow
+    would end the string, becomes U+FFFD, and so do bytes that are not UTF-8.
 
     Args:
         strings: String tensor of any shape.
@@ -26,6 +27,7 @@ def lowercase(strings: tf.Tensor) -> tf.Tensor:
     Returns:
         A string tensor of the same shape.
     """
+    strings = tf.strings.regex_replace(strings, r"\x00", _REPLACEMENT_CHARACTER)
     for capital in _LOCALE_DEPENDENT:
         strings = tf.strings.regex_replace(strings, capital, capital.lower())
     return tf.strings.lower(strings, encoding="utf-8")

@@ -20,10 +20,19 @@ class CharacterMap:
     """
 
     def __init__(self, strings: tf.Tensor, lowered: bool) -> None:
-        characters = tf.strings.unicode_split(strings, "UTF-8")
-        prepared = characters.with_values(lowercase(characters.values)) if lowered else characters
-        self._original_bytes = _boundaries(characters)
-        self._prepared_bytes = _boundaries(prepared)
+        characters, starts = tf.strings.unicode_split_with_offsets(strings, "UTF-8")
+        ends = tf.strings.length(strings)[:, tf.newaxis]
+        boundaries = tf.concat([tf.cast(starts, tf.int32), ends], axis=1)
+        self._original_bytes = _to_dense(boundaries)
+        if not lowered:
+            self._prepared_bytes = self._original_bytes
+            return
+        widths = tf.strings.length(lowercase(characters.values))
+        ends = tf.cumsum(characters.with_values(widths).to_tensor(0), axis=1)
+        starts_and_end = tf.pad(ends, [[0, 0], [1, 0]])
+        self._prepared_bytes = _to_dense(
+            tf.RaggedTensor.from_tensor(starts_and_end, lengths=boundaries.row_lengths())
+        )
 
     def characters(self, prepared_offsets: tf.RaggedTensor) -> tf.RaggedTensor:
         """Byte offsets in the prepared text to character offsets, `[batch, (tokens)]` int32.
@@ -40,13 +49,6 @@ class CharacterMap:
         return tf.RaggedTensor.from_tensor(found, lengths=characters.row_lengths())
 
 
-def _boundaries(characters: tf.RaggedTensor) -> tf.Tensor:
-    """Byte offsets of every character and of the end, `[batch, most characters + 1]`.
-
-    Rows of shorter texts are filled with the largest int32, which no offset reaches.
-    """
-    widths = characters.with_values(tf.strings.length(characters.values)).to_tensor(0)
-    ends = tf.cumsum(widths, axis=1)
-    is_character = tf.sequence_mask(characters.row_lengths(), tf.shape(widths)[1])
-    ends = tf.where(is_character, ends, tf.int32.max)
-    return tf.pad(ends, [[0, 0], [1, 0]])
+def _to_dense(boundaries: tf.RaggedTensor) -> tf.Tensor:
+    """Byte offsets of every character and of the end; shorter rows end in numbers no offset reaches."""
+    return boundaries.to_tensor(tf.int32.max)

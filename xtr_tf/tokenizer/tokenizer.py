@@ -48,6 +48,9 @@ class Tokenizer(tf.Module):
     closed with the end-of-sequence id, which is kept however long the text. All methods
     take and return tensors, so that they can be traced and exported.
 
+    Ids are those of the `sentencepiece` package, but where two segmentations of a word are
+    exactly as likely ("а аа" and "аа а") releases of SentencePiece differ in which they take.
+
     Args:
         config: Where the `.model` file is, and the lengths.
         model: The content of a `.model` file, used instead of the one `config` names.
@@ -174,13 +177,13 @@ class Tokenizer(tf.Module):
     def _find_eos(self) -> int:
         """The model's own end-of-sequence id: all that is left of an empty text."""
         closing = tf_text.SentencepieceTokenizer(self._model, out_type=tf.int32, add_eos=True)
-        ids = closing.tokenize("")
-        if ids.shape[0] != 1 or int(ids[0]) < 0:
+        try:
+            return int(closing.tokenize("")[0])
+        except tf.errors.OpError as error:
             raise InputError(
                 "The SentencePiece model has no end-of-sequence piece; train it with one, as T5's are. "
                 f"Received: a model of {self.vocabulary_size} pieces."
-            )
-        return int(ids[0])
+            ) from error
 
 
 def _read_model(path: str) -> bytes:

@@ -1,0 +1,63 @@
+"""`xtr-tf tokenizer`: train a vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Train SentencePiece vocabularies.", no_args_is_help=True)
+
+# A corpus has the first two; training pairs have a query too.
+_TEXT_FIELDS = ("query", "title", "text", "contents")
+
+
+@app.callback()
+def _group() -> None:
+    """Keeps `train` a subcommand while it is the only one."""
+
+
+@app.command("train")
+def train(
+    corpora: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="CORPUS...",
+            help="JSONL, TSV or Parquet files with `title` and `text`, folders of them, or BEIR folders.",
+            show_default=False,
+        ),
+    ],
+    vocabulary_size: Annotated[
+        int, typer.Option(help="Pieces, the 256 bytes and three special ones included.")
+    ],
+    out: Annotated[Path, typer.Option(help="The `.model` file to write.")],
+    lowercase: Annotated[
+        bool, typer.Option(help="Lower-case the texts, as the tokenizer does by default.")
+    ] = True,
+) -> None:
+    """Train a vocabulary on corpora.
+
+    A unigram model with byte fallback, so that no text is unknown, and with T5's special ids.
+    """
+    from xtr_tf.tokenizer.vocabulary import train_vocabulary
+
+    texts = (text for corpus in corpora for text in _texts(corpus))
+    lines = train_vocabulary(texts, vocabulary_size, out, lowercase)
+    typer.echo(f"{out}: {vocabulary_size} pieces from {lines} lines")
+
+
+def _texts(corpus: Path) -> Iterator[str]:
+    """Every text field of every record; unlike documents to be searched, these need no ids."""
+    from xtr_tf.corpus.compression import uncompressed_suffix
+    from xtr_tf.corpus.corpus_reader import CorpusReader
+    from xtr_tf.corpus.record_readers import READERS, BadRecord
+
+    for file in CorpusReader(corpus).files:
+        for record in READERS[uncompressed_suffix(file)](file):
+            if isinstance(record, BadRecord):
+                continue
+            for field in _TEXT_FIELDS:
+                if isinstance(value := record.get(field), str):
+                    yield value
