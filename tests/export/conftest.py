@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 QUERIES = ["highest mountain on earth", "wie lang ist der Nil?", "東京"]
@@ -57,3 +58,30 @@ def exact_export(exact_retriever: BuiltRetriever, tmp_path_factory: pytest.TempP
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exporter, "build_signatures", lambda _: exact_retriever.signatures)
         return exporter.export_retriever(exact_retriever.retriever, base, card, queries=QUERIES).directory
+
+
+@pytest.fixture(scope="session")
+def directories(tiny_corpus: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny corpus as directories: `encoder`, `vectors`, and an index of each kind."""
+    from xtr_tf.config.schema import IndexConfig
+    from xtr_tf.corpus.shard_arrays import ShardArrays
+    from xtr_tf.corpus.token_vectors import TokenVectors
+    from xtr_tf.encoder import save_encoder
+    from xtr_tf.index.build import build_index
+
+    root = tmp_path_factory.mktemp("directories")
+    fingerprint = save_encoder(root / "encoder", tiny_corpus.encoder, tiny_corpus.tokenizer)
+    lengths = np.bincount(tiny_corpus.document_of_token).astype(np.int32)
+    shard = ShardArrays(
+        documents=tiny_corpus.documents,
+        vectors=tiny_corpus.vectors,
+        pieces=tiny_corpus.pieces,
+        spans=tiny_corpus.spans,
+        positions=np.concatenate([np.arange(length, dtype=np.int32) for length in lengths]),
+        passage_tokens=lengths,
+        passage_documents=np.arange(len(lengths), dtype=np.int32),
+    )
+    vectors = TokenVectors.write(root / "vectors", [shard], fingerprint)
+    for kind in ("exact", "scann", "core"):
+        build_index(vectors, root / kind, IndexConfig(kind=kind, cells=40))
+    return root

@@ -14,7 +14,20 @@ from typing import Annotated
 
 import typer
 
-from xtr_tf.cli import checkpoint, config, doctor, encode, serve
+from xtr_tf.cli import (
+    checkpoint,
+    config,
+    doctor,
+    encode,
+    export,
+    index,
+    query,
+    search,
+    serve,
+    tokenizer,
+    train,
+    verify,
+)
 from xtr_tf.errors import InputError
 from xtr_tf.version import __version__
 
@@ -29,9 +42,17 @@ app = typer.Typer(
 )
 app.command("doctor")(doctor.doctor)
 app.command("encode", context_settings={"allow_extra_args": True})(encode.encode)
+app.command("export")(export.export)
+app.command("verify")(verify.verify)
+app.command("search")(search.search)
+app.command("query")(query.query)
 app.command("serve")(serve.serve)
+app.command("train")(train.train)
+app.command("vocabulary")(train.vocabulary)
 app.add_typer(config.app, name="config")
+app.add_typer(index.app, name="index")
 app.add_typer(checkpoint.app, name="checkpoint")
+app.add_typer(tokenizer.app, name="tokenizer")
 
 
 def _print_version(requested: bool) -> None:

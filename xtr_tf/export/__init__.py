@@ -9,12 +9,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from xtr_tf.export.assembly import assemble_retriever as assemble_retriever
     from xtr_tf.export.exporter import export_retriever as export_retriever
     from xtr_tf.export.gate import verify_model as verify_model
     from xtr_tf.export.model_card import ModelCard as ModelCard
 
-_MODULES = {"export_retriever": "exporter", "verify_model": "gate", "ModelCard": "model_card"}
-__all__ = ["ModelCard", "export_retriever", "verify_model"]
+_MODULES = {
+    "ModelCard": "model_card",
+    "assemble_retriever": "assembly",
+    "export_retriever": "exporter",
+    "verify_model": "gate",
+}
+__all__ = ["ModelCard", "assemble_retriever", "export_retriever", "verify_model"]
 
 
 def __getattr__(name: str) -> Any:

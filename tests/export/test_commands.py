@@ -1,0 +1,94 @@
+"""`xtr-tf export`, `verify` and `search`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from typer.testing import CliRunner
+
+from xtr_tf.cli.app import app
+from xtr_tf.errors import InputError
+from xtr_tf.export.reference_case import REFERENCE_FILE
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def test_search_prints_a_table(exact_export):
+    printed = run("search", exact_export.parent, "highest mountain", "--top-k", 3)
+    assert "score" in printed
+    assert printed.count("\n") == 5
+    assert "3 documents in" in printed
+
+
+def test_search_prints_json(exact_export):
+    records = json.loads(
+        run("search", exact_export, "mountain", "--json", "--language", "de", "--language", "fr")
+    )
+    assert [record["rank"] for record in records] == list(range(1, len(records) + 1))
+    assert {record["language"] for record in records} <= {"de", "fr"}
+    scores = [record["score"] for record in records]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_search_explains(exact_export):
+    printed = run("search", exact_export, "highest mountain", "--explain", "--k-prime", 60)
+    assert "imputed" in printed
+    assert "mount" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("", "--top-k", 1), "Every query must contain text"),
+        (("nile", "--k-prime", 0), "`k_prime` must be at least 1"),
+        (("nile", "--top-k", 10**6), "`top_k` must be between"),
+        (("nile", "--imputation", "x"), "`imputation` must be one of"),
+    ],
+)
+def test_bad_searches(exact_export, arguments, message):
+    with pytest.raises(InputError, match=message):
+        run("search", exact_export, *arguments)
+
+
+def test_no_model(tmp_path):
+    for command in (("search", tmp_path, "nile"), ("verify", tmp_path)):
+        with pytest.raises(InputError, match="A model is a directory"):
+            run(*command)
+
+
+def test_verify(exact_export, tmp_path):
+    assert "search 5" in run("verify", exact_export)
+    copy = shutil.copytree(exact_export, tmp_path / "1")
+    cases = json.loads((copy / REFERENCE_FILE).read_text())[:1]
+    (copy / REFERENCE_FILE).write_text(json.dumps(cases))
+    with pytest.raises(InputError, match=r"does not give the answers.*7 problems"):
+        run("verify", copy)
+
+
+def test_export_refuses_parts_of_different_origin(directories, tmp_path, tiny_corpus):
+    from xtr_tf.encoder import Encoder, save_encoder
+
+    save_encoder(tmp_path / "other", Encoder(tiny_corpus.encoder.config, seed=1), tiny_corpus.tokenizer)
+    arguments = ("--index", directories / "exact", "--out", tmp_path / "out")
+    with pytest.raises(InputError, match="must come from this very encoder"):
+        run("export", directories / "vectors", "--model", tmp_path / "other", *arguments)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_export(directories, tmp_path):
+    printed = run(
+        *("export", directories / "vectors", "--model", directories / "encoder"),
+        *("--index", directories / "core", "--out", tmp_path / "atlas"),
+        *("--top-k", 4, "--no-keep-text", "--no-keep-spans"),
+    )
+    assert "published" in printed
+    assert "60 documents" in printed
+    explained = run("search", tmp_path / "atlas", "mountain", "--explain")
+    assert "4 documents in" in explained

@@ -1,0 +1,47 @@
+"""`xtr-tf export`: encoder, token vectors and index to one servable model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def export(
+    vectors: Annotated[Path, typer.Argument(help="Token vectors of the corpus, from `xtr-tf encode`.")],
+    model: Annotated[Path, typer.Option(help="The encoder's directory.")],
+    index: Annotated[Path, typer.Option(help="The index of the vectors, from `xtr-tf index`.")],
+    out: Annotated[Path, typer.Option(help="The model's base directory; the version is made in it.")],
+    version: Annotated[int | None, typer.Option(min=1, help="Its number; the next one unless given.")] = None,
+    k_prime: Annotated[int, typer.Option(help="Default number of tokens a query token retrieves.")] = 1000,
+    top_k: Annotated[int, typer.Option(help="Default number of documents returned.")] = 10,
+    leaves: Annotated[int, typer.Option(help="Default number of cells looked into; 0 for the rule.")] = 0,
+    imputation: Annotated[str, typer.Option(help="Default imputation.")] = "top_k_prime",
+    keep_text: Annotated[bool, typer.Option(help="Carry texts, to show with explanations.")] = True,
+    keep_spans: Annotated[
+        bool, typer.Option(help="Carry pieces and places of tokens, 12 bytes each, for explanations.")
+    ] = True,
+    tolerance: Annotated[
+        float, typer.Option(help="How far the checking process's scores may be apart.")
+    ] = 1e-5,
+) -> None:
+    """Write a version of a model, which appears only if a fresh process gives the same answers."""
+    from rich.console import Console
+
+    from xtr_tf.export.assembly import assemble_retriever
+    from xtr_tf.export.exporter import export_retriever
+    from xtr_tf.retriever import SearchDefaults
+
+    defaults = SearchDefaults(k_prime=k_prime, top_k=top_k, leaves=leaves, imputation=imputation)
+    assembly = assemble_retriever(model, vectors, index, defaults, keep_text, keep_spans)
+    exported = export_retriever(assembly.retriever, out, assembly.card, version, tolerance=tolerance)
+    corpus, report = assembly.card.corpus, exported.report
+    size = sum(path.stat().st_size for path in exported.directory.rglob("*") if path.is_file())
+    console = Console()
+    console.print(f"[green]published[/] {exported.directory}", highlight=False, soft_wrap=True)
+    console.print(
+        f"  {corpus['documents']} documents, {corpus['tokens']} tokens, {size / 1e6:.1f} MB; "
+        f"loads in {report.load_seconds:.2f} s, {sum(report.cases.values())} answers checked",
+        highlight=False,
+    )
