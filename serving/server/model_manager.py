@@ -109,18 +109,23 @@ class ModelManager:
         for config in configs:
             if config.name in self.models:
                 self.models[config.name].check_labels(config)
-        added = [config.name for config in configs if config.name not in self.models]
-        kept = {config.name: self.models.get(config.name) or ModelVersions(config) for config in configs}
-        for config in configs:
-            kept[config.name].config = config
-        self._leaving.extend(model for name, model in self.models.items() if name not in kept)
-        self.models = kept
+        added = self.configure(configs)
         await self.refresh()
         absent = [name for name in added if name in self.models and not self.models[name].available]
         if absent:
             raise RequestError(
                 Code.UNKNOWN, f"Some models did not become available: {{{', '.join(sorted(absent))}}}"
             )
+
+    def configure(self, configs: Sequence[ModelConfig]) -> list[str]:
+        """Replaces the configuration, to be carried out by the next refresh; returns the new models."""
+        added = [name for name in (config.name for config in configs) if name not in self.models]
+        kept = {config.name: self.models.get(config.name) or ModelVersions(config) for config in configs}
+        for config in configs:
+            kept[config.name].config = config
+        self._leaving.extend(model for name, model in self.models.items() if name not in kept)
+        self.models = kept
+        return added
 
     async def refresh(self) -> None:
         """Looks at the disk once and does what follows from it."""
@@ -160,6 +165,7 @@ class ModelManager:
                 await self._unload(version)
         for version in model.to_unload(found):
             await self._unload(version)
+        model.was_tried = True
 
     async def _retry_broken(self, model: ModelVersions, found: dict[int, Path]) -> None:
         for number in model.worth_retrying(found):

@@ -74,6 +74,8 @@ class ModelServer:
         self._manager = ModelManager(
             *(self._pool, options.batching, options.session, self._metrics, self._log), self._on_change
         )
+        # Known before the first request can come: what is being loaded is unavailable, not unknown.
+        self._manager.configure(options.models)
         predictor = Predictor(self._manager, options.limits)
         observer = RequestObserver(self._admission, self._metrics, self._log, _Names(self._manager))
         self._grpc = GrpcServer(
@@ -117,11 +119,10 @@ class ModelServer:
         )
 
     async def _load_models(self) -> None:
-        try:
-            await self._manager.apply(self.options.models)
-        except RequestError as error:
+        await self._manager.refresh()
+        if not self._manager.is_ready:
             # The server stays: its status tells why, and a sound version may come.
-            self._log.event("not_available", error=error.message)
+            self._log.event("not_available", models=self.describe_models())
 
     def _polling(self) -> list[Coroutine[Any, Any, None]]:
         if not self.options.poll_seconds:

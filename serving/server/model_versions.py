@@ -78,6 +78,8 @@ class ModelVersions:
     def __init__(self, config: ModelConfig) -> None:
         self.config = config
         self.versions: dict[int, Version] = {}
+        #: Whether everything that was on disk at first has been tried.
+        self.was_tried = False
 
     @property
     def available(self) -> list[Version]:
@@ -93,19 +95,20 @@ class ModelVersions:
         """Returns the version that is to answer: the highest one if none is named.
 
         Raises:
-            RequestError: No such version takes requests; TensorFlow Serving's messages.
+            RequestError: No such version takes requests (TensorFlow Serving's messages), or none does
+                yet: UNAVAILABLE, which clients retry.
         """
         name = self.config.name
         if number is None:
-            available = self.available
-            if not available:
-                raise not_found(f"Servable not found for request: Latest({name})")
-            version: Version | None = available[-1]
+            version = self.available[-1] if self.available else None
         else:
             version = self.versions.get(number)
-        if version is None or version.state != State.AVAILABLE or version.servable is None:
-            raise not_found(f"Servable not found for request: Specific({name}, {number})")
-        return version.servable
+        if version is not None and version.servable is not None:
+            return version.servable
+        if not self.was_tried:
+            raise RequestError(Code.UNAVAILABLE, f"Model {name} is being loaded; try again soon.")
+        what = f"Latest({name})" if number is None else f"Specific({name}, {number})"
+        raise not_found(f"Servable not found for request: {what}")
 
     def to_load(self, found: dict[int, Path]) -> list[int]:
         """Returns the wanted versions that have neither been loaded nor refused."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import re
 import shutil
@@ -328,3 +329,52 @@ def in_threads() -> Callable[..., list[Any]]:
         return results
 
     return run
+
+
+@pytest.fixture(scope="session")
+def retriever_base(tiny_corpus: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Real retrievers over the tiny corpus: `whole` with all of it, `shard0` to `shard2` with a part each."""
+    import numpy as np
+    import tensorflow as tf
+
+    from xtr_tf.retriever import DocumentTable, Retriever, SearchDefaults, TokenTable
+    from xtr_tf.retriever.signatures import build_signatures
+    from xtr_tf.search.exact_searcher import ExactSearcher
+
+    base = tmp_path_factory.mktemp("retrievers")
+
+    def save(name: str, first: int, last: int, *signatures: str) -> None:
+        kept = (tiny_corpus.document_of_token >= first) & (tiny_corpus.document_of_token < last)
+        retriever = Retriever(
+            tiny_corpus.encoder,
+            tiny_corpus.tokenizer,
+            ExactSearcher(np.asarray(tiny_corpus.vectors)[kept]),
+            tiny_corpus.document_of_token[kept] - first,
+            DocumentTable(tiny_corpus.documents[first:last]),
+            TokenTable(tiny_corpus.pieces[kept], tiny_corpus.spans[kept]),
+            SearchDefaults(k_prime=100, top_k=5),
+        )
+        built = build_signatures(retriever)
+        chosen = {signature: built[signature] for signature in signatures}
+        tf.saved_model.save(retriever, str(base / name / "1"), signatures=chosen)
+
+    count = len(tiny_corpus.documents)
+    save("whole", 0, count, "serving_default", "search", "explain", "search_tokens")
+    bounds = [0, count // 5, count // 2, count]  # shards need not be equal
+    for shard, (first, last) in enumerate(itertools.pairwise(bounds)):
+        save(f"shard{shard}", first, last, "search_tokens")
+    return base
+
+
+@pytest.fixture(scope="session")
+def retriever_server(retriever_base: Path) -> Iterator[RunningServer]:
+    """A server with the real retrievers as models."""
+    file = retriever_base / "models.config"
+    models = "".join(
+        f'config {{ name: "{path.name}" base_path: "{path}" model_platform: "tensorflow" }}'
+        for path in sorted(retriever_base.iterdir())
+        if path.is_dir()
+    )
+    file.write_text(f"model_config_list {{ {models} }}")
+    with running_server("--model-config-file", file, "--playground") as started:
+        yield started

@@ -119,6 +119,7 @@ class FakeServable:
 
 def model(states: dict[int, State], policy: VersionPolicy | None = None, **labels: int) -> ModelVersions:
     versions = ModelVersions(ModelConfig("m", Path("/m"), policy or VersionPolicy(), labels))
+    versions.was_tried = True
     for number, state in states.items():
         version = versions.versions[number] = Version(number, Path(f"/m/{number}"), state)
         if state == State.AVAILABLE:
@@ -190,8 +191,13 @@ def test_the_latest_or_a_named_version_answers():
     assert versions.find(1) is versions.versions[1].servable
     with pytest.raises(RequestError, match=r"^Servable not found for request: Specific\(m, 3\)$"):
         versions.find(3)
+    empty = model({})
     with pytest.raises(RequestError, match=r"^Servable not found for request: Latest\(m\)$"):
-        model({}).find(None)
+        empty.find(None)
+    empty.was_tried = False
+    with pytest.raises(RequestError, match="Model m is being loaded") as caught:
+        empty.find(None)
+    assert caught.value.code is Code.UNAVAILABLE
 
 
 def test_labels_move_only_to_versions_that_answer():

@@ -11,6 +11,8 @@ from pathlib import Path
 import grpc
 import pytest
 
+from serving.client import Client, ClientError, tls_credentials
+
 CODE = grpc.StatusCode
 TOKEN = "correct-horse-battery"
 
@@ -106,6 +108,37 @@ def test_without_a_valid_token_nothing_but_health_is_answered(mutual, connect, k
     assert caught.value.code() is CODE.UNAUTHENTICATED
     for path in ("/v1/models/default", "/monitoring/prometheus/metrics"):
         assert https(mutual, keys, path, client="client") == 401
+
+
+def test_the_client_speaks_tls_and_sends_its_token(mutual, keys, command, tmp_path):
+    ca, key, certificate = ((keys / name).read_bytes() for name in ("ca.crt", "client.key", "client.crt"))
+    with Client(
+        f"localhost:{mutual.port}", credentials=tls_credentials(ca, key, certificate), token=TOKEN
+    ) as client:
+        assert client.search("a").versions == (3,)
+    with Client(f"localhost:{mutual.port}", credentials=tls_credentials(ca, key, certificate)) as client:
+        with pytest.raises(ClientError) as caught:
+            client.search("a")
+        assert caught.value.code is CODE.UNAUTHENTICATED
+    (tmp_path / "token").write_text(TOKEN + "\n")
+    files = {"--tls-ca": keys / "ca.crt", "--tls-cert": keys / "client.crt", "--tls-key": keys / "client.key"}
+    arguments = [str(part) for pair in files.items() for part in pair]
+    ended = subprocess.run(
+        [
+            command,
+            "query",
+            "a",
+            "--server",
+            f"localhost:{mutual.port}",
+            *arguments,
+            "--token-file",
+            str(tmp_path / "token"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "v3:a" in ended.stdout, ended.stderr
 
 
 @pytest.mark.parametrize(("client", "authority"), [(None, "ca"), ("stranger", "ca"), ("client", "stranger")])
