@@ -52,6 +52,16 @@ def test_inspect_tells_what_would_be_refused(golden: Any, tmp_path: Path) -> Non
     assert "does not fit the encoder it describes" in inspected.stderr
 
 
+def test_inspect_lists_what_it_cannot_import(golden: Any, tmp_path: Path) -> None:
+    source = Path(shutil.copytree(golden.path("released_xtr"), tmp_path / "source"))
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps(config | {"model_type": "umt5"}))
+    inspected = run("inspect", source)
+    assert inspected.returncode == 1
+    assert "encoder/layers_1/mlp/wi_1/kernel" in inspected.stdout
+    assert inspected.stderr.startswith("xtr-tf: Only checkpoints of `model_type` t5 or mt5")
+
+
 def malicious(source: Path) -> None:
     class Trap:
         def __reduce__(self) -> Any:

@@ -6,13 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from safetensors import safe_open
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from xtr_tf.checkpoints.exporting import export_checkpoint
 from xtr_tf.checkpoints.importing import import_checkpoint
+from xtr_tf.encoder.manifest import read_manifest, write_manifest
 from xtr_tf.errors import InputError
 
 
@@ -54,6 +56,23 @@ def test_relu_models_are_exported_as_t5(golden: Any, tmp_path: Path) -> None:
     config = json.loads((tmp_path / "exported" / "config.json").read_text())
     assert config["architectures"] == ["T5EncoderModel"]
     assert (config["feed_forward_proj"], config["is_gated_act"]) == ("relu", False)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_half_precision_directories_are_exported_in_full(golden: Any, tmp_path: Path, dtype: Any) -> None:
+    import_checkpoint(golden.path("released_xtr"), tmp_path / "encoder")
+    manifest = read_manifest(tmp_path / "encoder")
+    weights = load_file(tmp_path / "encoder" / "weights.safetensors")
+    halved = {name: weight.astype(dtype) for name, weight in weights.items()}
+    save_file(halved, tmp_path / "encoder" / "weights.safetensors")
+    write_manifest(tmp_path / "encoder", manifest.encoder, manifest.tokenizer)
+    export_checkpoint(tmp_path / "encoder", tmp_path / "exported")
+    exported = load_file(tmp_path / "exported" / "model.safetensors")
+    np.testing.assert_array_equal(
+        exported["encoder.block.0.layer.0.SelfAttention.q.weight"],
+        halved["encoder/layers_0/attention/query/kernel"].T.astype(np.float32),
+    )
+    assert {tensor.dtype for tensor in exported.values()} == {np.dtype(np.float32)}
 
 
 def test_only_an_encoder_directory_is_exported(golden: Any, tmp_path: Path) -> None:

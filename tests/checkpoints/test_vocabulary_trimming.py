@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 
 from xtr_tf.checkpoints.corpus_texts import corpus_texts
 from xtr_tf.checkpoints.importing import import_checkpoint
+from xtr_tf.checkpoints.sentencepiece_model import SentencePieceModel
 from xtr_tf.checkpoints.vocabulary_trimming import TrimmedVocabulary, trim_vocabulary
 from xtr_tf.encoder import load_encoder
 from xtr_tf.errors import InputError
 
 
-def assert_same_segmentation(model: bytes, trimmed: TrimmedVocabulary, texts: list[str]) -> None:
-    before = sentencepiece.SentencePieceProcessor(model_proto=model)
+def assert_same_segmentation(model: SentencePieceModel, trimmed: TrimmedVocabulary, texts: list[str]) -> None:
+    before = sentencepiece.SentencePieceProcessor(model_proto=model.content)
     after = sentencepiece.SentencePieceProcessor(model_proto=trimmed.model)
     for text in texts:
         new_ids = after.encode(text)
@@ -32,7 +33,7 @@ def assert_same_segmentation(model: bytes, trimmed: TrimmedVocabulary, texts: li
 
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_a_corpus_is_segmented_as_before(atlas: Path, atlas_vocabulary: Path, lowercase: bool) -> None:
-    model = atlas_vocabulary.read_bytes()
+    model = SentencePieceModel.read(atlas_vocabulary)
     texts = [text.lower() if lowercase else text for text in corpus_texts(atlas)][:120]
     trimmed = trim_vocabulary(model, texts, lowercase=lowercase)
     assert len(trimmed.rows) < 2700
@@ -42,10 +43,9 @@ def test_a_corpus_is_segmented_as_before(atlas: Path, atlas_vocabulary: Path, lo
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(st.text(min_size=1), min_size=1, max_size=4))
 def test_any_text_is_segmented_as_before(atlas_vocabulary: Path, texts: list[str]) -> None:
-    model = atlas_vocabulary.read_bytes()
+    model = SentencePieceModel.read(atlas_vocabulary)
     texts = [text.replace("\ud800", "") for text in texts]
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    if not any(processor.encode(texts)):
+    if not any(model.processor.encode(texts)):
         return
     assert_same_segmentation(model, trim_vocabulary(model, texts, lowercase=False), texts)
 
@@ -68,7 +68,7 @@ def test_other_words_in_the_same_letters_stay_known() -> None:
     assert processor.unk_id() in processor.encode("z")
 
 
-def sentencepiece_model(scores: dict[str, float]) -> bytes:
+def sentencepiece_model(scores: dict[str, float]) -> SentencePieceModel:
     """A unigram model of T5's kind with these pieces."""
     from sentencepiece import sentencepiece_model_pb2
 
@@ -82,11 +82,11 @@ def sentencepiece_model(scores: dict[str, float]) -> bytes:
     proto.trainer_spec.unk_id, proto.trainer_spec.eos_id, proto.trainer_spec.pad_id = 2, 1, 0
     proto.trainer_spec.bos_id = -1
     proto.normalizer_spec.name = "identity"
-    return proto.SerializeToString()
+    return SentencePieceModel(proto.SerializeToString(), "test")
 
 
 def test_special_pieces_and_their_ids_stay(atlas_vocabulary: Path) -> None:
-    model = atlas_vocabulary.read_bytes()
+    model = SentencePieceModel.read(atlas_vocabulary)
     trimmed = trim_vocabulary(model, ["Everest"], lowercase=False)
     processor = sentencepiece.SentencePieceProcessor(model_proto=trimmed.model)
     assert (processor.pad_id(), processor.eos_id(), processor.unk_id()) == (0, 1, 2)
@@ -103,10 +103,15 @@ def test_other_models_and_empty_corpora_are_refused(atlas: Path, tmp_path: Path)
             model_writer=writer,
             vocab_size=600,
             model_type="bpe",
+            pad_id=0,
+            eos_id=1,
+            unk_id=2,
+            bos_id=-1,
+            num_threads=1,
             minloglevel=2,
         )
     with pytest.raises(InputError, match="Only unigram"):
-        trim_vocabulary((tmp_path / "bpe.model").read_bytes(), ["a"], lowercase=False)
+        trim_vocabulary(SentencePieceModel.read(tmp_path / "bpe.model"), ["a"], lowercase=False)
     with pytest.raises(InputError, match="must have texts"):
         trim_vocabulary(sentencepiece_model({"a": -1}), [], lowercase=False)
 
@@ -136,7 +141,7 @@ def test_the_trimmed_encoder_gives_the_same_vectors(golden: Any, tmp_path: Path)
 @pytest.mark.shared_data
 @pytest.mark.parametrize("name", ["mt5", "t5"])
 def test_real_vocabularies_segment_real_texts_as_before(shared_data: Path, tmp_path: Path, name: str) -> None:
-    model = (shared_data / "vocab" / f"{name}.spiece.model").read_bytes()
+    model = SentencePieceModel.read(shared_data / "vocab" / f"{name}.spiece.model")
     with tarfile.open(shared_data / "test" / "xquad_r.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
     texts = []

@@ -15,6 +15,7 @@ from xtr_tf.checkpoints.lazy_tensor import LazyTensor
 from xtr_tf.checkpoints.naming import HUGGING_FACE, Rule
 from xtr_tf.checkpoints.safetensors_reader import read_safetensors
 from xtr_tf.checkpoints.safetensors_writer import Progress, SafetensorsWriter, row_blocks
+from xtr_tf.checkpoints.sentencepiece_model import SentencePieceModel
 from xtr_tf.checkpoints.tokenizer_json import tokenizer_config, tokenizer_json
 from xtr_tf.config.schema import EncoderConfig
 from xtr_tf.encoder.manifest import TOKENIZER_FILE, WEIGHTS_FILE, read_manifest
@@ -47,7 +48,7 @@ def export_checkpoint(
     """
     directory = Path(directory)
     manifest = read_manifest(directory)
-    model = (directory / TOKENIZER_FILE).read_bytes()
+    model = SentencePieceModel.read(directory / TOKENIZER_FILE)
     weights = read_safetensors(directory / WEIGHTS_FILE)
     rules = HUGGING_FACE.foreign_names(weights)
     projection = {name: rule for name, rule in rules.items() if rule.foreign.startswith(_PROJECTION_PREFIX)}
@@ -57,11 +58,11 @@ def export_checkpoint(
         folder.mkdir()
         _write(staging / "model.safetensors", weights, encoder, progress)
         _write(folder / "model.safetensors", weights, projection, None)
-        _write_json(staging / "config.json", _model_config(manifest.encoder, _end_id(model)))
+        _write_json(staging / "config.json", _model_config(manifest.encoder, model.eos_id))
         _write_json(folder / "config.json", _projection_config(manifest.encoder))
         _write_json(staging / "tokenizer.json", tokenizer_json(model))
         _write_json(staging / "tokenizer_config.json", tokenizer_config(model))
-        (staging / "spiece.model").write_bytes(model)
+        (staging / "spiece.model").write_bytes(model.content)
 
 
 def _write(
@@ -75,12 +76,6 @@ def _write(
         for name, rule in rules.items():
             values = weights[name].read()
             writer.write(names[name], row_blocks(values.T if rule.transposed else values))
-
-
-def _end_id(model: bytes) -> int:
-    from sentencepiece import SentencePieceProcessor
-
-    return SentencePieceProcessor(model_proto=model).eos_id()
 
 
 def _model_config(config: EncoderConfig, end_id: int) -> dict[str, Any]:

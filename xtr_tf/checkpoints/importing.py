@@ -13,6 +13,7 @@ from xtr_tf.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from xtr_tf.checkpoints.corpus_texts import corpus_texts
 from xtr_tf.checkpoints.import_plan import ImportPlan, plan_import
 from xtr_tf.checkpoints.safetensors_writer import Progress, SafetensorsWriter, row_blocks
+from xtr_tf.checkpoints.sentencepiece_model import SentencePieceModel
 from xtr_tf.checkpoints.vocabulary_trimming import TrimmedVocabulary, trim_vocabulary
 from xtr_tf.config.schema import EncoderConfig, TokenizerConfig
 from xtr_tf.encoder.manifest import TOKENIZER_FILE, WEIGHTS_FILE, write_manifest
@@ -83,11 +84,10 @@ def import_checkpoint(
     )
     plan.check(source)
     tokenizer = tokenizer or TokenizerConfig()
-    model = _read_tokenizer(checkpoint, tokenizer.model, plan.config)
-    config, rows = plan.config, None
+    vocabulary = _read_tokenizer(checkpoint, tokenizer.model, plan.config)
+    model, config, rows = vocabulary.content, plan.config, None
     if keep_pieces_of:
-        trimmed = _trim(model, keep_pieces_of, tokenizer.lowercase)
-        model, rows = trimmed
+        model, rows = _trim(vocabulary, keep_pieces_of, tokenizer.lowercase)
         config = dataclasses.replace(config, vocabulary_size=len(rows))
     with staged_directory(Path(directory), overwrite) as staging:
         (staging / TOKENIZER_FILE).write_bytes(model)
@@ -122,30 +122,22 @@ def _initial_projection(config: EncoderConfig, seed: int | None) -> np.ndarray:
     return np.random.default_rng(seed).normal(0, config.model_dim**-0.5, shape).astype(np.float32)
 
 
-def _read_tokenizer(checkpoint: Checkpoint, path: str, config: EncoderConfig) -> bytes:
-    from sentencepiece import SentencePieceProcessor
-
+def _read_tokenizer(checkpoint: Checkpoint, path: str, config: EncoderConfig) -> SentencePieceModel:
     file = Path(path) if path else checkpoint.tokenizer
     if file is None or not file.is_file():
         raise InputError(
             "The checkpoint's SentencePiece model is needed too; give its path as the tokenizer's model. "
             f"Received: {str(file) if file else f'none beside {checkpoint.path}'!r}."
         )
-    model = file.read_bytes()
-    try:
-        processor = SentencePieceProcessor(model_proto=model)
-        pieces, pad, eos = processor.get_piece_size(), processor.pad_id(), processor.eos_id()
-    except (RuntimeError, TypeError) as error:
-        raise InputError(f"The tokenizer must be a SentencePiece model. Received: {str(file)!r}.") from error
-    if pieces > config.vocabulary_size or pad != 0 or eos < 0:
+    model = SentencePieceModel.read(file)
+    if len(model) > config.vocabulary_size:
         raise InputError(
-            f"The tokenizer must have at most {config.vocabulary_size} pieces, the padding piece first and "
-            "an end-of-sequence piece, as T5's have. "
-            f"Received: {pieces} pieces, padding {pad}, end {eos} in {str(file)!r}."
+            f"The tokenizer must have at most as many pieces as the checkpoint has embeddings, "
+            f"{config.vocabulary_size}. Received: {len(model)} pieces in {str(file)!r}."
         )
     return model
 
 
-def _trim(model: bytes, corpora: Sequence[str | Path], lowercase: bool) -> TrimmedVocabulary:
+def _trim(model: SentencePieceModel, corpora: Sequence[str | Path], lowercase: bool) -> TrimmedVocabulary:
     texts = itertools.chain.from_iterable(map(corpus_texts, corpora))
     return trim_vocabulary(model, texts, lowercase=lowercase)

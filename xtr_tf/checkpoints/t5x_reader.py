@@ -71,8 +71,12 @@ def _never() -> np.ndarray:
 
 
 def _values(folder: Path, dtype: str) -> np.ndarray:
-    import zarr
-
+    try:
+        import zarr
+    except ImportError as error:
+        raise InputError(
+            f"T5X checkpoints need the zarr package; install xtr-tf[train]. Received: {str(folder)!r}."
+        ) from error
     array = zarr.open_array(str(folder), mode="r")
     # zarr itself reads a chunk that is not there as zeros.
     if array.nchunks_initialized != array.nchunks:

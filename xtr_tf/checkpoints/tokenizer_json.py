@@ -9,57 +9,42 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-_SPACE = "▁"
-_METASPACE = {"type": "Metaspace", "replacement": _SPACE, "prepend_scheme": "always", "split": True}
+from xtr_tf.checkpoints.sentencepiece_model import SentencePieceModel
+
+_METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
 
 
-def tokenizer_json(model: bytes) -> dict[str, Any]:
-    """Describes a unigram model with T5's special pieces.
-
-    Args:
-        model: Content of a SentencePiece `.model` file.
-
-    Returns:
-        What `tokenizer.json` has to hold.
-    """
-    from sentencepiece import sentencepiece_model_pb2
-
-    proto = sentencepiece_model_pb2.ModelProto()
-    proto.ParseFromString(model)
-    trainer = proto.trainer_spec
-    charsmap = proto.normalizer_spec.precompiled_charsmap
-    special = {index: proto.pieces[index].piece for index in (trainer.pad_id, trainer.eos_id, trainer.unk_id)}
+def tokenizer_json(model: SentencePieceModel) -> dict[str, Any]:
+    """Describes a unigram model; what `tokenizer.json` has to hold."""
+    charsmap = model.proto.normalizer_spec.precompiled_charsmap
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [_added_token(index, piece) for index, piece in sorted(special.items())],
+        "added_tokens": [
+            _added_token(index, model.piece(index))
+            for index in sorted((model.pad_id, model.eos_id, model.unk_id))
+        ],
         "normalizer": _normalizer(charsmap) if charsmap else None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, _METASPACE]},
-        "post_processor": _closing(trainer.eos_id, special[trainer.eos_id]),
-        "decoder": {
-            "type": "Sequence",
-            "decoders": [{"type": "ByteFallback"}, _METASPACE],
-        },
+        "post_processor": _closing(model.eos_id, model.piece(model.eos_id)),
+        "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, _METASPACE]},
         "model": {
             "type": "Unigram",
-            "unk_id": trainer.unk_id,
-            "vocab": [[piece.piece, piece.score] for piece in proto.pieces],
-            "byte_fallback": trainer.byte_fallback,
+            "unk_id": model.unk_id,
+            "vocab": [[piece.piece, piece.score] for piece in model.proto.pieces],
+            "byte_fallback": model.proto.trainer_spec.byte_fallback,
         },
     }
 
 
-def tokenizer_config(model: bytes) -> dict[str, Any]:
+def tokenizer_config(model: SentencePieceModel) -> dict[str, Any]:
     """Describes the same model for `tokenizer_config.json`: read `tokenizer.json`, these are special."""
-    from sentencepiece import SentencePieceProcessor
-
-    processor = SentencePieceProcessor(model_proto=model)
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "pad_token": processor.id_to_piece(processor.pad_id()),
-        "eos_token": processor.id_to_piece(processor.eos_id()),
-        "unk_token": processor.id_to_piece(processor.unk_id()),
+        "pad_token": model.piece(model.pad_id),
+        "eos_token": model.piece(model.eos_id),
+        "unk_token": model.piece(model.unk_id),
         "model_input_names": ["input_ids", "attention_mask"],
     }
 

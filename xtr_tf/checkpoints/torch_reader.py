@@ -25,6 +25,17 @@ _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _LARGEST_PICKLE = 64 << 20
 _LOCAL_HEADER = struct.Struct("<26xHH")
 _COUNT = struct.Struct("<q")
+# Whatever zipfile and the reading below make of bytes that are not what they should be.
+_DAMAGE = (
+    ArithmeticError,
+    EOFError,
+    LookupError,
+    RuntimeError,
+    ValueError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def read_torch(path: Path) -> dict[str, LazyTensor]:
@@ -43,7 +54,7 @@ def read_torch(path: Path) -> dict[str, LazyTensor]:
         _require_values(tensors, places, path.stat().st_size)
     except InputError as error:
         raise InputError(f"{str(error).removesuffix('.')} in {str(path)!r}.") from error
-    except (ValueError, EOFError, RuntimeError, struct.error, zipfile.BadZipFile, zlib.error) as error:
+    except _DAMAGE as error:
         raise InputError(
             f"A PyTorch file is truncated or damaged; fetch it again. Received: {str(path)!r} ({error})."
         ) from error

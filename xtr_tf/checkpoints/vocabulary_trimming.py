@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from xtr_tf.checkpoints.sentencepiece_model import SentencePieceModel
 from xtr_tf.errors import InputError
 
 _TEXTS_A_BATCH = 4096
@@ -38,46 +39,40 @@ class TrimmedVocabulary(NamedTuple):
     rows: np.ndarray
 
 
-def trim_vocabulary(model: bytes, texts: Iterable[str], *, lowercase: bool) -> TrimmedVocabulary:
+def trim_vocabulary(model: SentencePieceModel, texts: Iterable[str], *, lowercase: bool) -> TrimmedVocabulary:
     """Keeps the pieces that `texts` need.
 
     Args:
-        model: Content of a SentencePiece `.model` file of the unigram kind, as T5's and mT5's are.
+        model: A model of the unigram kind, as T5's and mT5's are.
         texts: The corpus, read once.
         lowercase: Whether texts are lower-cased before they are segmented, as by the tokenizer.
 
     Raises:
         InputError: The model is of another kind, or there is no text.
     """
-    from sentencepiece import sentencepiece_model_pb2
-
-    proto = sentencepiece_model_pb2.ModelProto()
-    proto.ParseFromString(model)
-    if proto.trainer_spec.model_type != sentencepiece_model_pb2.TrainerSpec.UNIGRAM:
+    trainer = model.proto.trainer_spec
+    if trainer.model_type != trainer.UNIGRAM:
         raise InputError(
             "Only unigram SentencePiece models can be trimmed, because the pieces of others are built from "
-            f"one another. Received: model type {proto.trainer_spec.model_type}."
+            f"one another. Received: model type {trainer.model_type}."
         )
     used = _used_pieces(model, texts, lowercase)
-    keep = used | _other_needs(proto, used)
-    rows = np.flatnonzero(keep)
-    pieces = [proto.pieces[row] for row in rows]
-    del proto.pieces[:]
-    proto.pieces.extend(pieces)
-    proto.trainer_spec.vocab_size = len(pieces)
-    proto.ClearField("self_test_data")
-    return TrimmedVocabulary(proto.SerializeToString(), rows)
+    rows = np.flatnonzero(used | _other_needs(model.proto, used))
+    trimmed = type(model.proto)()
+    trimmed.CopyFrom(model.proto)
+    del trimmed.pieces[:]
+    trimmed.pieces.extend(model.proto.pieces[row] for row in rows)
+    trimmed.trainer_spec.vocab_size = len(rows)
+    trimmed.ClearField("self_test_data")
+    return TrimmedVocabulary(trimmed.SerializeToString(), rows)
 
 
-def _used_pieces(model: bytes, texts: Iterable[str], lowercase: bool) -> np.ndarray:
-    from sentencepiece import SentencePieceProcessor
-
-    processor = SentencePieceProcessor(model_proto=model)
-    used = np.zeros(processor.get_piece_size(), bool)
+def _used_pieces(model: SentencePieceModel, texts: Iterable[str], lowercase: bool) -> np.ndarray:
+    used = np.zeros(len(model), bool)
     iterator = iter(texts)
     while batch := list(itertools.islice(iterator, _TEXTS_A_BATCH)):
         prepared = [text.lower() for text in batch] if lowercase else batch
-        for ids in processor.encode(prepared, num_threads=os.cpu_count() or 1):
+        for ids in model.processor.encode(prepared, num_threads=os.cpu_count() or 1):
             used[ids] = True
     if not used.any():
         raise InputError("A corpus to keep the pieces of must have texts. Received: none.")

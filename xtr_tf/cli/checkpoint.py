@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xtr_tf.errors import InputError
+
 if TYPE_CHECKING:
     from xtr_tf.checkpoints.safetensors_writer import Progress
 
 # No line of a table is folded when it goes to a file or another program.
 _FILE_WIDTH = 1000
+_STYLES = {"imported": None, "known": None, "dropped": "dim", "to be initialised": "yellow"}
 
 app = typer.Typer(help="Import, inspect and export checkpoints.", no_args_is_help=True)
 
@@ -103,15 +106,21 @@ def inspect(source: Source, preset: Preset = None) -> None:
     from xtr_tf.checkpoints.inspection import inspect_tensors
 
     checkpoint = open_checkpoint(source)
-    plan = plan_import(checkpoint, preset=preset, initialize_projection=True)
+    plan, refusal = None, None
+    try:
+        plan = plan_import(checkpoint, preset=preset, initialize_projection=True)
+        plan.check(source)
+    except InputError as error:
+        refusal = error
     table = Table(title=f"{source} ({checkpoint.naming.title})")
     for heading in ("tensor", "shape", "dtype", "becomes", ""):
         table.add_column(heading, overflow="fold")
     for row in inspect_tensors(checkpoint, plan):
-        style = "dim" if row.verdict == "dropped" else None if row.verdict == "imported" else "red"
+        style = _STYLES.get(row.verdict, "red")
         table.add_row(row.name, str(list(row.shape)), row.dtype, row.becomes, row.verdict, style=style)
     Console(width=None if sys.stdout.isatty() else _FILE_WIDTH).print(table)
-    plan.check(source)
+    if refusal is not None:
+        raise refusal
 
 
 @app.command()
