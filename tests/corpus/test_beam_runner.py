@@ -89,7 +89,7 @@ def test_a_failed_pipeline_is_one_sentence(
     def fail(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("xtr_tf.corpus.shard_task.write_shard", fail)
+    monkeypatch.setattr("xtr_tf.corpus.encoding_job.write_shard", fail)
     with pytest.raises(
         InputError, match=r"^The Beam pipeline failed \(.*No space left on device.*kept"
     ) as info:

@@ -16,10 +16,10 @@ import pytest
 from xtr_tf.corpus.corpus_reader import CorpusReader
 from xtr_tf.corpus.encode_corpus import EncodingReport, encode_corpus
 from xtr_tf.corpus.encoding_config import EncodingConfig
+from xtr_tf.corpus.encoding_job import EncodingJob
 from xtr_tf.corpus.encoding_plan import ShardPlan
 from xtr_tf.corpus.local_runner import run_locally
 from xtr_tf.corpus.progress import Progress
-from xtr_tf.corpus.shard_task import EncodingJob
 from xtr_tf.corpus.token_vectors import TokenVectors
 from xtr_tf.encoder import load_encoder
 from xtr_tf.encoder.manifest import read_manifest

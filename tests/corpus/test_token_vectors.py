@@ -62,13 +62,13 @@ def test_blocks_are_the_whole_corpus_in_order(
     )
 
 
-@pytest.mark.parametrize("first", [0, 2, 9, 13, 14])
-def test_blocks_can_begin_anywhere(corpus: TokenVectors, first: int) -> None:
-    blocks = list(corpus.blocks(4, first))
-    vectors = np.concatenate([np.empty((0, 8)), *(vectors for vectors, _ in blocks)])
-    np.testing.assert_array_equal(vectors, corpus.take(np.arange(first, 14)))
-    ordinals = np.concatenate([np.empty(0), *(ordinals for _, ordinals in blocks)])
-    np.testing.assert_array_equal(ordinals, corpus.document_of_token[first:])
+def test_a_part_is_numbered_from_its_own_beginning(corpus: TokenVectors) -> None:
+    part = corpus.part(1, 3)
+    assert (part.num_documents, part.num_tokens, part.document_ids) == (2, 5, ["b-0", "c-0"])
+    np.testing.assert_array_equal(part.document_of_token, [1] * 5)
+    np.testing.assert_array_equal(part.take(np.arange(5)), corpus.take(np.arange(9, 14)))
+    assert corpus.shards_from(9).document_ids == ["b-0", "c-0"]
+    assert corpus.shards_from(14).num_tokens == 0
 
 
 def test_take_gathers_across_shards(corpus: TokenVectors) -> None:

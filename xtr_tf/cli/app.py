@@ -51,6 +51,7 @@ app.command("train")(train.train)
 app.command("vocabulary")(train.vocabulary)
 app.add_typer(config.app, name="config")
 app.add_typer(index.app, name="index")
+app.add_typer(index.app, name="index")
 app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(tokenizer.app, name="tokenizer")
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from xtr_tf.corpus.encode_corpus import EncodingReport, Runner
+from xtr_tf.cli.runner import LOCAL, RunnerName, chosen_runner
 
-LOCAL = "local"
+if TYPE_CHECKING:
+    from xtr_tf.corpus.encode_corpus import EncodingReport
 
 
 def encode(
@@ -18,13 +18,7 @@ def encode(
     corpus: Annotated[Path, typer.Argument(help="File or folder: JSONL, TSV, Parquet, TFRecord or BEIR.")],
     model: Annotated[Path, typer.Option(help="The encoder's directory.")],
     out: Annotated[Path, typer.Option(help="Directory to write; that of an interrupted run continues it.")],
-    runner: Annotated[
-        str,
-        typer.Option(
-            help="`local` (this process), or a Beam runner such as `DirectRunner` or `DataflowRunner`, "
-            "whose own options follow after `--`."
-        ),
-    ] = LOCAL,
+    runner: RunnerName = LOCAL,
     reuse: Annotated[
         Path | None, typer.Option(help="Earlier output: vectors of unchanged texts are copied.")
     ] = None,
@@ -74,29 +68,10 @@ def encode(
             language=language,
             shard_characters=shard_characters,
             reuse=reuse,
-            runner=_runner(runner, context.args),
+            runner=chosen_runner(runner, context.args),
             on_progress=line.show,
         )
     _print_report(report, out)
-
-
-def _runner(name: str, flags: list[str]) -> Runner:
-    from xtr_tf.corpus.local_runner import run_locally
-    from xtr_tf.errors import InputError
-
-    if name == LOCAL:
-        if flags:
-            raise InputError(
-                f"The local runner has no pipeline options; name a Beam runner. Received: {flags}."
-            )
-        return run_locally
-    try:
-        from xtr_tf.corpus.beam_runner import BeamRunner
-    except ImportError as error:
-        raise InputError(
-            f"Runners other than `local` need Apache Beam; install xtr-tf[pipeline]. Received: {name!r}."
-        ) from error
-    return BeamRunner([f"--runner={name}", *flags])
 
 
 def _lines(path: Path | None) -> list[str]:

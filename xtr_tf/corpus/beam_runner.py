@@ -1,7 +1,8 @@
-"""Encoding as an Apache Beam pipeline: any runner, one shard an element.
+"""Shards as elements of an Apache Beam pipeline, on any runner.
 
 A shard is the unit of work, of retry and of storage, so a runner that repeats an element, or
-runs it twice at once, changes nothing (`shard_task.py`). The model is loaded once a process.
+runs it twice at once, changes nothing (`shard_task.py`). What a task loads, such as the model,
+is loaded once a process.
 """
 
 from __future__ import annotations
@@ -16,68 +17,70 @@ from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.utils.shared import Shared
 
-from xtr_tf.corpus.encoding_plan import ShardPlan
-from xtr_tf.corpus.shard_task import EncodingJob, encode_shard
+from xtr_tf.corpus.shard_task import ShardTask
 from xtr_tf.errors import InputError
 
-NAMESPACE = "xtr_tf.corpus"
+NAMESPACE = "xtr_tf"
 
 
-class EncodeShard(beam.DoFn):
-    """Encodes shards with an encoder that all threads of a process share.
+class RunShard(beam.DoFn):
+    """Runs a task; all threads of a process share what it loads.
 
     Args:
-        job: What to encode with, and where to.
-        shared: Holds the encoder; made where the pipeline is built.
-        threads: TensorFlow threads of a worker; 0 leaves them to TensorFlow.
+        task: The task.
+        shared: Holds what is loaded; made where the pipeline is built.
+        threads: Threads a worker may compute with; 0 leaves them to the libraries.
     """
 
-    def __init__(self, job: EncodingJob, shared: Shared, threads: int) -> None:
-        self._job = job
+    def __init__(self, task: ShardTask, shared: Shared, threads: int) -> None:
+        self._task = task
         self._shared = shared
         self._threads = threads
-        self._encoder: Any = None
+        self._loaded: _Loaded | None = None
 
     def setup(self) -> None:
-        """Loads the encoder, or takes the one this process has."""
-        self._encoder = self._shared.acquire(self._load, tag=f"{self._job.model} {self._job.config}")
+        """Loads, or takes what this process has loaded."""
+        self._loaded = self._shared.acquire(self._load, tag=repr(self._task))
 
-    def process(self, shard: ShardPlan) -> Iterator[str]:
-        """Encodes a shard and yields its name; counts what was done."""
-        entry = encode_shard(self._job, shard, self._encoder)
-        counts = {
-            "documents": entry.documents,
-            "passages": entry.passages,
-            "tokens": entry.tokens,
-            **entry.counters,
-        }
-        for name, count in counts.items():
+    def process(self, shard: Any) -> Iterator[int]:
+        """Finishes a shard; counts what was done."""
+        assert self._loaded is not None
+        for name, count in self._task.run(shard, self._loaded.content).items():
             Metrics.counter(NAMESPACE, name).inc(count)
-        yield entry.name
+        yield 1
 
-    def _load(self) -> Any:
-        import tensorflow as tf
-
-        from xtr_tf.corpus.document_encoder import DocumentEncoder
-
+    def _load(self) -> _Loaded:
         if self._threads:
-            tf.config.threading.set_intra_op_parallelism_threads(self._threads)
-        return DocumentEncoder.load(self._job.model, self._job.config)
+            # Libraries read these when they are first used, which in a worker is now.
+            for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
+                os.environ[name] = str(self._threads)
+        return _Loaded(self._task.load())
+
+
+@dataclasses.dataclass
+class _Loaded:
+    """Something `Shared` can hold, which needs objects that can be referred to weakly."""
+
+    content: Any
 
 
 @dataclasses.dataclass(frozen=True)
 class BeamRunner:
-    """Runs a job on a Beam runner.
+    """Runs a task on a Beam runner.
 
     Attributes:
         flags: Pipeline options as on a command line (`--runner=DataflowRunner`, ...), given to
             Beam as they are. Without any, Beam's direct runner works in this process.
+
+    Example:
+        >>> runner = BeamRunner(["--direct_running_mode=multi_processing", "--direct_num_workers=4"])
+        >>> encode_corpus("corpus.jsonl", "model", "out/vectors", runner=runner)
     """
 
     flags: Sequence[str] = ()
 
-    def __call__(self, job: EncodingJob, shards: Sequence[ShardPlan]) -> None:
-        """Encodes the shards and waits for the end of the pipeline."""
+    def __call__(self, task: ShardTask, shards: Sequence[Any]) -> None:
+        """Runs the pipeline to its end."""
         # Never None: Beam would then read this process's own command line.
         options = PipelineOptions(list(self.flags))
         pipeline = beam.Pipeline(options=options)
@@ -85,7 +88,7 @@ class BeamRunner:
             pipeline
             | "Shards" >> beam.Create(list(shards), reshuffle=False)
             | "Spread over workers" >> beam.Reshuffle()
-            | "Encode" >> beam.ParDo(EncodeShard(job, Shared(), _threads(options)))
+            | "Run" >> beam.ParDo(RunShard(task, Shared(), _threads(options)))
         )
         try:
             pipeline.run().wait_until_finish()

@@ -15,17 +15,17 @@ from typing import Any
 
 from xtr_tf.corpus.corpus_reader import CorpusReader
 from xtr_tf.corpus.encoding_config import EncodingConfig
+from xtr_tf.corpus.encoding_job import EncodingJob
 from xtr_tf.corpus.encoding_plan import WORK_FOLDER, EncodingPlan, ShardPlan
 from xtr_tf.corpus.files import is_aside
 from xtr_tf.corpus.local_runner import run_locally
 from xtr_tf.corpus.manifest import MANIFEST_FILE, Manifest
 from xtr_tf.corpus.progress import Progress, watching
 from xtr_tf.corpus.reuse import Reuse
-from xtr_tf.corpus.shard_task import EncodingJob
+from xtr_tf.corpus.shard_task import Runner
 from xtr_tf.encoder.manifest import read_manifest
 from xtr_tf.errors import InputError
 
-Runner = Callable[[EncodingJob, Sequence[ShardPlan]], None]
 SHARD_CHARACTERS = 1_000_000
 
 

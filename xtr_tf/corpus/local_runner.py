@@ -1,17 +1,15 @@
-"""Encoding in this process, one shard after the other. For one machine and no Beam."""
+"""Shards in this process, one after the other. For one machine and no Beam."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from xtr_tf.corpus.encoding_plan import ShardPlan
-from xtr_tf.corpus.shard_task import EncodingJob, encode_shard
+from xtr_tf.corpus.shard_task import ShardTask
 
 
-def run_locally(job: EncodingJob, shards: Sequence[ShardPlan]) -> None:
-    """Encodes the shards in order."""
-    from xtr_tf.corpus.document_encoder import DocumentEncoder
-
-    encoder = DocumentEncoder.load(job.model, job.config)
+def run_locally(task: ShardTask, shards: Sequence[Any]) -> None:
+    """Finishes the shards in order."""
+    loaded = task.load()
     for shard in shards:
-        encode_shard(job, shard, encoder)
+        task.run(shard, loaded)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from xtr_tf.corpus.encoding_job import EncodingJob
 from xtr_tf.corpus.encoding_plan import ShardPlan
-from xtr_tf.corpus.shard_task import EncodingJob
 
 _SECONDS_BETWEEN = 1.0
 

@@ -16,6 +16,7 @@ Vectors are memory-mapped: nothing here holds more than is asked for.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -104,25 +105,29 @@ class TokenVectors:
         Manifest(entries[0].dim, dtype, encoder_fingerprint, {}, tuple(entries)).write(directory)
         return cls.open(directory)
 
-    def blocks(self, size: int, first: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Tokens in order, at most `size` at a time (a block ends where its shard ends).
-
-        Args:
-            size: The most tokens of a block.
-            first: The token to begin with; what is before it is not read.
+    def blocks(self, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """All tokens in order, at most `size` at a time (a block ends where its shard ends).
 
         Yields:
             `[tokens, dim]` float32 vectors and `[tokens]` int32 document ordinals.
         """
-        skips = np.maximum(first - self._first_token, 0)
-        for shard, skip, first_document in zip(self.shards, skips, self._first_document, strict=False):
-            if skip >= shard.entry.tokens:
-                continue
+        for shard, first_document in zip(self.shards, self._first_document, strict=False):
             documents = shard.document_of_token
-            for start in range(int(skip), shard.entry.tokens, size):
+            for start in range(0, shard.entry.tokens, size):
                 rows = slice(start, start + size)
                 ordinals = documents[rows] + np.int32(first_document)
                 yield shard.vectors[rows].astype(np.float32), ordinals
+
+    def part(self, first: int, last: int) -> TokenVectors:
+        """Some consecutive shards as if they were all, from index `first` up to but without `last`."""
+        manifest = dataclasses.replace(self.manifest, shards=self.manifest.shards[first:last])
+        return TokenVectors(self.directory, manifest, self.shards[first:last])
+
+    def shards_from(self, token: int) -> TokenVectors:
+        """The part that begins with a token, which must be the first of its shard."""
+        index = int(np.searchsorted(self._first_token, token))
+        assert self._first_token[index] == token, "a part begins with a shard"
+        return self.part(index, len(self.shards))
 
     def take(self, tokens: np.ndarray) -> np.ndarray:
         """The vectors of some tokens, in the order given; for samples.

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from xtr_tf.config.schema import IndexConfig
+from xtr_tf.corpus.beam_runner import BeamRunner
+from xtr_tf.corpus.local_runner import run_locally
+from xtr_tf.corpus.token_vectors import TokenVectors
+from xtr_tf.errors import InputError
+from xtr_tf.index.build import build_index
+from xtr_tf.refresh.build_in_parts import IndexingJob, build_in_parts
+from xtr_tf.refresh.join_indexes import IndexPart, join_indexes
+
+MakeVectors = Callable[..., TokenVectors]
+IDS = [f"d{number}" for number in range(90)]
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        IndexConfig(kind="scann", cells=12, reordering=True),
+        IndexConfig(kind="core", cells=12),
+        IndexConfig(kind="exact"),
+    ],
+    ids=lambda config: config.kind,
+)
+@pytest.mark.parametrize("runner", [run_locally, BeamRunner()], ids=["local", "beam"])
+def test_parts_make_the_same_index_as_one_process(
+    config: IndexConfig, runner: Callable[..., None], make_vectors: MakeVectors, tmp_path: Path
+) -> None:
+    vectors = make_vectors("vectors", IDS, shards=4)
+    build_index(vectors, tmp_path / "whole", config)
+    build_in_parts(vectors.directory, tmp_path / "joined", config, runner)
+    assert files(tmp_path / "joined") == files(tmp_path / "whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["joined", "vectors", "whole"]
+
+
+def test_a_killed_build_continues(make_vectors: MakeVectors, tmp_path: Path) -> None:
+    config = IndexConfig(kind="scann", cells=12)
+    vectors = make_vectors("vectors", IDS, shards=4)
+    ran: list[int] = []
+
+    def fail_after_one(job: IndexingJob, shards: Sequence[int]) -> None:
+        run_locally(job, shards[:1])
+        raise KeyboardInterrupt
+
+    def count(job: IndexingJob, shards: Sequence[int]) -> None:
+        ran.extend(shards)
+        run_locally(job, shards)
+
+    with pytest.raises(KeyboardInterrupt):
+        build_in_parts(vectors.directory, tmp_path / "index", config, fail_after_one)
+    assert not (tmp_path / "index").exists()
+    build_in_parts(vectors.directory, tmp_path / "index", config, count)
+    assert ran == [2, 3]
+    build_index(vectors, tmp_path / "whole", config)
+    assert files(tmp_path / "index") == files(tmp_path / "whole")
+
+
+def test_parts_of_another_configuration_are_not_taken(make_vectors: MakeVectors, tmp_path: Path) -> None:
+    vectors = make_vectors("vectors", IDS, shards=2)
+
+    def stop(job: IndexingJob, shards: Sequence[int]) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_in_parts(vectors.directory, tmp_path / "index", IndexConfig(cells=5), stop)
+    config = IndexConfig(cells=9)
+    index = build_in_parts(vectors.directory, tmp_path / "index", config, run_locally)
+    assert len(index.array("centres")) == 9
+
+
+def test_a_shard_without_tokens_has_no_part(make_vectors: MakeVectors, tmp_path: Path) -> None:
+    full = make_vectors("full", IDS, shards=2)
+    pruned = full.shards[0].arrays()
+    nothing = np.zeros(len(pruned.vectors), bool)
+    empty = type(pruned)(
+        documents=list(make_vectors("other", ["x", "y"], shards=1).documents()),
+        vectors=pruned.vectors[nothing],
+        pieces=pruned.pieces[nothing],
+        spans=pruned.spans[nothing],
+        positions=pruned.positions[nothing],
+        passage_tokens=np.zeros(2, np.int32),
+        passage_documents=np.arange(2, dtype=np.int32),
+    )
+    shards = [empty, *(shard.arrays() for shard in full.shards), empty]
+    TokenVectors.write(tmp_path / "vectors", shards, "fingerprint")
+    index = build_in_parts(tmp_path / "vectors", tmp_path / "index", IndexConfig(cells=5), run_locally)
+    assert index.num_documents == len(IDS) + 4
+    TokenVectors.write(tmp_path / "nothing", [empty], "fingerprint")
+    with pytest.raises(InputError, match="at least one token"):
+        build_in_parts(tmp_path / "nothing", tmp_path / "none", IndexConfig(), run_locally)
+
+
+def test_indexes_of_different_cells_are_not_joined(make_vectors: MakeVectors, tmp_path: Path) -> None:
+    vectors = make_vectors("vectors", IDS)
+    first = build_index(vectors, tmp_path / "first", IndexConfig(cells=5))
+    second = build_index(vectors, tmp_path / "second", IndexConfig(cells=5, seed=1))
+    (tmp_path / "joined").mkdir()
+    with pytest.raises(InputError, match="same cells"):
+        join_indexes([IndexPart(first), IndexPart(second)], np.array([0, 1]), tmp_path / "joined")
+    with pytest.raises(InputError, match="tokens of its documents"):
+        join_indexes([IndexPart(first)], np.array([0, 1]), tmp_path / "joined")

@@ -1,0 +1,148 @@
+"""`xtr-tf index`: token vectors to an index, and an index to its next version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from xtr_tf.cli.runner import LOCAL, RunnerName, chosen_runner
+
+if TYPE_CHECKING:
+    from xtr_tf.refresh.refresh_index import RefreshReport
+
+
+class _BuildUnlessNamed(TyperGroup):
+    """`xtr-tf index VECTORS ...` is `xtr-tf index build VECTORS ...`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            args = ["build", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_BuildUnlessNamed,
+    help="Build and refresh token indexes; `build` may be left out.",
+    no_args_is_help=True,
+)
+
+
+@app.command(context_settings={"allow_extra_args": True})
+def build(
+    context: typer.Context,
+    vectors: Annotated[Path, typer.Argument(help="Directory that `xtr-tf encode` wrote.")],
+    out: Annotated[Path, typer.Option(help="Directory to write; it appears when it is whole.")],
+    runner: RunnerName = LOCAL,
+    kind: Annotated[
+        str, typer.Option(help="scann (smallest, fastest), core (stock TensorFlow ops) or exact.")
+    ] = "scann",
+    cells: Annotated[int, typer.Option(help="k-means cells; 0: by the number of tokens.")] = 0,
+    leaves: Annotated[int, typer.Option(help="Cells a search looks into; 0: by the cells and k'.")] = 0,
+    sample_size: Annotated[int, typer.Option(help="Tokens that cells are trained on; 0: by the cells.")] = 0,
+    training_rounds: Annotated[int, typer.Option(help="k-means rounds.")] = 10,
+    seed: Annotated[int, typer.Option(help="Of the sample and of k-means.")] = 0,
+    dims_per_block: Annotated[int, typer.Option(help="Dimensions of a 4-bit code (scann).")] = 2,
+    anisotropic_threshold: Annotated[
+        float, typer.Option(help="Similarity from which precision matters (scann).")
+    ] = 0.2,
+    reordering: Annotated[bool, typer.Option(help="Score hits again by int8 vectors (scann).")] = False,
+    dtype: Annotated[
+        str, typer.Option(help="What core (int8, bfloat16) or exact (float16, ...) keeps vectors as.")
+    ] = "",
+    num_shards: Annotated[int, typer.Option(help="Searchers that share the tokens in one model.")] = 1,
+    parallel_searches: Annotated[int, typer.Option(help="Parts of a batch searched at once (scann).")] = 2,
+) -> None:
+    """Build an index, holding one block of vectors in memory at a time."""
+    import time
+
+    from xtr_tf.config.loading import from_mapping
+    from xtr_tf.config.schema import IndexConfig
+
+    settings = dict(locals())
+    names = IndexConfig.__dataclass_fields__
+    config = from_mapping(IndexConfig, {name: settings[name] for name in names})
+
+    from xtr_tf.corpus.token_vectors import TokenVectors
+    from xtr_tf.index.build import build_index
+    from xtr_tf.refresh.build_in_parts import build_in_parts
+
+    _refuse_existing(out)
+    shards_runner = chosen_runner(runner, context.args)
+    started = time.monotonic()
+    if runner == LOCAL:
+        index = build_index(TokenVectors.open(vectors), out, config)
+    else:
+        index = build_in_parts(vectors, out, config, shards_runner)
+    seconds = time.monotonic() - started
+    typer.echo(
+        f"{out}: {kind} index of {index.num_documents:,} documents, {index.num_tokens:,} tokens, "
+        f"{index.num_bytes / index.num_tokens:.1f} bytes a token, {seconds:.1f} s, "
+        f"peak memory {_peak_gigabytes():.1f} GB"
+    )
+
+
+@app.command(context_settings={"allow_extra_args": True})
+def update(
+    context: typer.Context,
+    index: Annotated[Path, typer.Argument(help="The last version's index.")],
+    vectors: Annotated[Path, typer.Option(help="The token vectors it was built from.")],
+    out: Annotated[Path, typer.Option(help="Directory of the new version's index.")],
+    vectors_out: Annotated[Path, typer.Option(help="Directory of its token vectors.")],
+    add: Annotated[
+        Path | None, typer.Option(help="New and changed documents: a corpus or token vectors.")
+    ] = None,
+    delete: Annotated[
+        Path | None, typer.Option(help="File of ids of documents to leave out, one a line.")
+    ] = None,
+    model: Annotated[Path | None, typer.Option(help="The encoder, if a corpus is added.")] = None,
+    runner: RunnerName = LOCAL,
+) -> None:
+    """Make an index's next version in time proportional to what changed."""
+    from xtr_tf.refresh.refresh_index import refresh_index
+
+    ids = delete.read_text(encoding="utf-8").splitlines() if delete else []
+    report = refresh_index(
+        index,
+        vectors,
+        out,
+        vectors_out,
+        add=add,
+        delete=[line for line in ids if line],
+        model=model,
+        runner=chosen_runner(runner, context.args),
+    )
+    _print_report(report, out)
+
+
+def _print_report(report: RefreshReport, out: Path) -> None:
+    changes, index = report.changes, report.index
+    typer.echo(
+        f"{out}: {index.num_documents:,} documents, {index.num_tokens:,} tokens "
+        f"(before: {len(changes.kept):,} and {report.tokens_before:,})"
+    )
+    typer.echo(
+        f"documents: {changes.added:,} added, {changes.replaced:,} replaced, {changes.deleted:,} deleted, "
+        f"{changes.unchanged:,} unchanged, {len(changes.unknown):,} unknown; "
+        f"{report.documents_encoded:,} encoded"
+    )
+    typer.echo(f"tokens: {report.tokens_added:,} coded; {report.seconds:.1f} s")
+    if changes.unknown:
+        typer.echo(f"not in the index: {', '.join(changes.unknown[:5])}")
+    if report.advice:
+        typer.echo(f"train new cells soon (`xtr-tf index`): {report.advice}")
+
+
+def _refuse_existing(out: Path) -> None:
+    from xtr_tf.errors import InputError
+
+    if out.exists():
+        raise InputError(f"The directory exists; choose another one. Received: {str(out)!r}.")
+
+
+def _peak_gigabytes() -> float:
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6

@@ -1,0 +1,45 @@
+"""`--runner`: where a job's shards are worked on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from xtr_tf.corpus.shard_task import Runner
+
+LOCAL = "local"
+
+RunnerName = Annotated[
+    str,
+    typer.Option(
+        help="`local` (this process), or a Beam runner such as `DirectRunner` or `DataflowRunner`, "
+        "whose own options follow after `--`."
+    ),
+]
+
+
+def chosen_runner(name: str, flags: list[str]) -> Runner:
+    """The runner of a name.
+
+    Args:
+        name: What `--runner` was given.
+        flags: What stood after `--`: pipeline options, for Beam alone to understand.
+    """
+    from xtr_tf.corpus.local_runner import run_locally
+    from xtr_tf.errors import InputError
+
+    if name == LOCAL:
+        if flags:
+            raise InputError(
+                f"The local runner has no pipeline options; name a Beam runner. Received: {flags}."
+            )
+        return run_locally
+    try:
+        from xtr_tf.corpus.beam_runner import BeamRunner
+    except ImportError as error:
+        raise InputError(
+            f"Runners other than `local` need Apache Beam; install xtr-tf[pipeline]. Received: {name!r}."
+        ) from error
+    return BeamRunner([f"--runner={name}", *flags])
