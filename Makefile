@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 XTR_TF := .venv/bin/xtr-tf
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all lint format lock clean parity-env parity
+.PHONY: help setup run test test-all lint format lock clean parity-env parity bench-encode
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ parity: setup parity-env ## Compare with transformers: fresh random weights, rea
 	@XTR_TF_GOLDEN=.bench/parity XTR_TF_PARITY_PYTHON=.parity/bin/python $(PYTHON) -m pytest \
 	  tests/encoder/test_golden.py tests/checkpoints/test_importing.py \
 	  tests/checkpoints/test_mesh_tensorflow.py tests/checkpoints/test_export_parity.py
+
+bench-encode: setup parity-env ## Compare the encoder's speed with transformers on torch
+	@$(PYTHON) -W ignore benchmarks/encode/run.py
 
 lock: ## Resolve pyproject.toml anew into both lock files
 	@tools/lock.sh

@@ -56,8 +56,12 @@ class RelativePositionBias(keras.layers.Layer):
             autocast=False,
         )
 
-    def call(self, length: int | tf.Tensor) -> tf.Tensor:
-        """Bias of every query and key position, `[1, heads, length, length]` float32."""
+    def call(self, length: tf.Tensor) -> tf.Tensor:
+        """Bias of every query and key position, `[1, heads, length, length]` float32.
+
+        Args:
+            length: Scalar int32, tokens of a row.
+        """
         by_distance = tf.gather(tf.convert_to_tensor(self.rel_embedding), self._buckets, axis=1)
         positions = tf.range(length)
         distance = positions[tf.newaxis, :] - positions[:, tf.newaxis]
