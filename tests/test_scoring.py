@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xtr_tf import scoring
 from xtr_tf.scoring import IMPUTATIONS, flatten_queries, score_documents
 from xtr_tf.search.exact_searcher import ExactSearcher
 from xtr_tf.search.token_hits import hits_from_padded
@@ -71,16 +74,18 @@ def corpora(draw):
     k_prime=st.integers(1, 80),
     imputation=st.sampled_from(IMPUTATIONS),
     filtered=st.booleans(),
+    documents_per_hit=st.sampled_from([0, 20]),
 )
-def test_equals_the_numpy_reference(corpus, k_prime, imputation, filtered):
+def test_equals_the_numpy_reference(corpus, k_prime, imputation, filtered, documents_per_hit):
     queries, mask, vectors, documents = corpus
     count = int(documents.max()) + 1
     allowed = np.arange(count) % 2 == 0 if filtered else np.ones(count, bool)
     expected = reference_xtr(queries, mask, vectors, documents, k_prime, imputation, 0.2, allowed)
-    ordinals, scores = run_xtr(
-        queries, mask, vectors, documents, k_prime, count + 2,
-        imputation=imputation, constant=0.2, allowed=tf.constant(allowed) if filtered else None,
-    )  # fmt: skip
+    with mock.patch.object(scoring, "_DOCUMENTS_PER_HIT", documents_per_hit):
+        ordinals, scores = run_xtr(
+            queries, mask, vectors, documents, k_prime, count + 2,
+            imputation=imputation, constant=0.2, allowed=tf.constant(allowed) if filtered else None,
+        )  # fmt: skip
     assert not np.isnan(scores).any()
     for row, answer in enumerate(expected):
         found = {d: s for d, s in zip(ordinals[row], scores[row], strict=True) if d >= 0}
@@ -104,7 +109,9 @@ def test_retrieving_every_token_gives_f_colbert(corpus):
         np.testing.assert_allclose(scores[row], np.array(colbert)[ordinals[row]], atol=1e-5)
 
 
-def test_ties_are_broken_by_document_order():
+@pytest.mark.parametrize("documents_per_hit", [0, 20])
+def test_ties_are_broken_by_document_order(monkeypatch, documents_per_hit):
+    monkeypatch.setattr(scoring, "_DOCUMENTS_PER_HIT", documents_per_hit)
     vectors = np.tile(np.eye(4, dtype=np.float32)[:1], (6, 1))
     documents = np.array([0, 1, 1, 2, 3, 4], np.int32)
     ordinals, scores = run_xtr(
