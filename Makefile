@@ -1,7 +1,6 @@
 # Every target sets up what it needs first; `make help` lists them.
 SHELL := bash
 PYTHON := .venv/bin/python
-XTR_TF := .venv/bin/xtr-tf
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-all lint format lock clean parity-env parity bench-encode
@@ -13,7 +12,7 @@ setup: ## Install the locked environment into .venv (done by the others when nee
 	@tools/setup.sh
 
 run: setup ## Run the product's main job end to end on the embedded example
-	@$(XTR_TF) doctor
+	@examples/run_atlas.sh
 
 test: setup ## Run the tests, without the slow ones
 	@$(PYTHON) -m pytest

@@ -139,7 +139,7 @@ def _nearest(name: str, known: list[str], prefix: str) -> str:
 
 def _convert(hint: Any, value: Any, base: Any, key: str) -> Any:
     """Checks `value` against a field's annotation, and turns lists and mappings into what it asks for."""
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise InputError(f"`{key}` is a section of keys and values. Received: {_kind(value)}.")
         return _differ(hint() if base is None else base, value, f"{key}.")
