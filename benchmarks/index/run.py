@@ -1,0 +1,113 @@
+"""`make bench-index`: memory, time and quality of our index build beside ScaNN's own builder.
+
+Synthetic vectors (workload.py). Each build runs in a process of its own, one after the other; peak
+memory is the process's largest resident set, files mapped to memory included. Both engines have the
+same number of cells, sample, rounds, codes, threshold and searched cells. Overlap@10 is with the
+documents that exact search ranks best under XTR's score.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+from workload import make_queries, write_vectors
+
+from xtr_tf.config.schema import IndexConfig
+from xtr_tf.corpus.token_vectors import TokenVectors
+from xtr_tf.index.build import build_index
+
+MILLION = 1_000_000
+# ScaNN's own builder was seen to need 2.6 GB a million tokens.
+SCANN_GB_A_MILLION = 3.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--millions", type=float, nargs="+", default=[1, 2, 5], help="tokens, in millions")
+    parser.add_argument("--folder", type=Path, default=Path(".bench/index"))
+    arguments = parser.parse_args()
+    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {_available():.0f} GB free")
+    print(" ".join(f"{name} {version(name)}" for name in ("scann", "faiss-cpu", "numba", "tensorflow")))
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    results = [_measure_ours(arguments.folder, size) for size in sorted(arguments.millions)]
+    compared = _compare(arguments.folder, max(arguments.millions), results[-1])
+    print(
+        f"RESULT bench-index peak_gb_{max(arguments.millions):g}m={results[-1]['peak_gb']:.2f} "
+        f"time_ratio={compared['time_ratio']} overlap_delta={compared['overlap_delta']} "
+        f"bytes_per_token={results[-1]['bytes_per_token']:.1f}"
+    )
+
+
+def _measure_ours(folder: Path, millions: float) -> dict[str, float]:
+    vectors = folder / f"vectors-{millions:g}m"
+    write_vectors(vectors, int(millions * MILLION))
+    index = folder / f"index-{millions:g}m"
+    shutil.rmtree(index, ignore_errors=True)
+    result = _run("xtr_tf", vectors, index)
+    print(
+        f"xtr-tf {millions:g}M tokens: {result['seconds']:.0f} s ({result['cpu_seconds']:.0f} s of CPU), "
+        f"peak {result['peak_gb']:.2f} GB, "
+        f"{result['seconds'] / millions:.1f} s and {result['peak_gb'] / millions:.2f} GB a million tokens",
+        flush=True,
+    )
+    return result
+
+
+def _compare(folder: Path, millions: float, ours: dict[str, float]) -> dict[str, str]:
+    """Time and quality at the largest size, as ours to ScaNN's; "none" where ScaNN had no room."""
+    needed = SCANN_GB_A_MILLION * millions + 1
+    if _available() < needed:
+        print(
+            f"ScaNN's own build was not run: it needs about {needed:.0f} GB, {_available():.0f} GB are free"
+        )
+        return {"time_ratio": "none", "overlap_delta": "none"}
+    vectors, queries = folder / f"vectors-{millions:g}m", folder / "queries.npy"
+    corpus = TokenVectors.open(vectors)
+    np.save(queries, make_queries(corpus))
+    scann = _run("scann", vectors, folder / "scann.npy", queries)
+    print(f"ScaNN {millions:g}M tokens: {scann['seconds']:.0f} s, peak {scann['peak_gb']:.2f} GB", flush=True)
+    _run("search", folder / f"index-{millions:g}m", folder / "xtr_tf.npy", queries)
+    exact = folder / "exact"
+    shutil.rmtree(exact, ignore_errors=True)
+    build_index(corpus, exact, IndexConfig(kind="exact"))
+    _run("search", exact, folder / "exact.npy", queries)
+    shutil.rmtree(exact)
+    overlaps = {name: _overlap(folder / f"{name}.npy", folder / "exact.npy") for name in ("xtr_tf", "scann")}
+    print(f"overlap@10 with exact search: xtr-tf {overlaps['xtr_tf']:.3f}, ScaNN {overlaps['scann']:.3f}")
+    return {
+        "time_ratio": f"{ours['seconds'] / scann['seconds']:.2f}",
+        "overlap_delta": f"{overlaps['xtr_tf'] - overlaps['scann']:+.3f}",
+    }
+
+
+def _overlap(found: Path, expected: Path) -> float:
+    rows = zip(np.load(found), np.load(expected), strict=True)
+    return float(np.mean([len(set(ours) & set(exact)) / len(exact) for ours, exact in rows]))
+
+
+def _run(*arguments: object) -> dict[str, float]:
+    worker = Path(__file__).with_name("worker.py")
+    command = [sys.executable, "-W", "ignore", str(worker), *map(str, arguments)]
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    finished = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return json.loads(finished.stdout.splitlines()[-1])
+
+
+def _available() -> float:
+    """Memory that can be had without swapping, in GB."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    fields = next(line for line in lines if line.startswith("MemAvailable")).split()
+    return int(fields[1]) * 1024 / 1e9
+
+
+if __name__ == "__main__":
+    main()

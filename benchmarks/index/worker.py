@@ -1,0 +1,114 @@
+"""One measurement in a process of its own, so that its peak memory is its own; prints one JSON line.
+
+worker.py xtr_tf VECTORS OUT           build with xtr-tf
+worker.py scann VECTORS OUT QUERIES    build with ScaNN's own builder at the same settings, and search
+worker.py search INDEX OUT QUERIES     search an index of xtr-tf
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xtr_tf.config.schema import IndexConfig
+from xtr_tf.corpus.token_vectors import TokenVectors
+from xtr_tf.index.rules import LEAVES_SHARE, TOKENS_PER_K_PRIME, number_of_cells, sample_size
+
+if TYPE_CHECKING:
+    from xtr_tf.search.token_hits import TokenHits
+
+K_PRIME = 1_000
+TOP_K = 10
+
+
+def build_xtr_tf(vectors: Path, out: Path) -> dict[str, float]:
+    from xtr_tf.index.build import build_index
+
+    corpus = TokenVectors.open(vectors)
+    start = time.perf_counter()
+    index = build_index(corpus, out, IndexConfig())
+    seconds = time.perf_counter() - start
+    return {"seconds": seconds, "bytes_per_token": index.num_bytes / index.num_tokens}
+
+
+def build_scann(vectors: Path, out: Path, queries: Path) -> dict[str, float]:
+    import tensorflow as tf
+    from scann.scann_ops.py import scann_ops
+
+    from xtr_tf.search.token_hits import hits_from_padded
+
+    corpus = TokenVectors.open(vectors)
+    settings = IndexConfig()
+    cells = number_of_cells(corpus.num_tokens)
+    start = time.perf_counter()
+    dataset = np.concatenate([block for block, _ in corpus.blocks(1 << 16)])
+    searcher = (
+        scann_ops.builder(dataset, K_PRIME, "dot_product")
+        .tree(
+            num_leaves=cells,
+            num_leaves_to_search=_leaves(corpus.num_tokens),
+            training_sample_size=sample_size(corpus.num_tokens, cells),
+            training_iterations=settings.training_rounds,
+        )
+        .score_ah(settings.dims_per_block, anisotropic_quantization_threshold=settings.anisotropic_threshold)
+        .build()
+    )
+    seconds = time.perf_counter() - start
+    peak = _peak()
+    rows = np.load(queries)
+    found = searcher.search_batched(tf.constant(rows.reshape(-1, rows.shape[-1])))
+    valid = tf.math.is_finite(found[1])
+    _rank(hits_from_padded(tf.cast(found[0], tf.int32), found[1], valid), corpus, rows, out)
+    return {"seconds": seconds, "peak_gb": peak}
+
+
+def search(index_directory: Path, out: Path, queries: Path) -> dict[str, float]:
+    import tensorflow as tf
+
+    from xtr_tf.index.token_index import TokenIndex
+    from xtr_tf.search.searcher_from_index import searcher_from_index
+
+    index = TokenIndex.open(index_directory)
+    rows = np.load(queries)
+    hits = searcher_from_index(index).search(
+        tf.constant(rows.reshape(-1, rows.shape[-1])),
+        tf.constant(K_PRIME),
+        tf.constant(_leaves(index.num_tokens)),
+    )
+    _rank(hits, index, rows, out)
+    return {}
+
+
+def _leaves(num_tokens: int) -> int:
+    """Cells that both engines look into: the rule of xtr-tf's own index."""
+    cells = number_of_cells(num_tokens)
+    return max(round(LEAVES_SHARE * cells), -(-TOKENS_PER_K_PRIME * K_PRIME * cells // num_tokens))
+
+
+def _rank(hits: TokenHits, corpus: object, rows: np.ndarray, out: Path) -> None:
+    import tensorflow as tf
+
+    from xtr_tf.scoring import score_documents
+
+    mask = tf.ones(rows.shape[:2], tf.bool)
+    documents = tf.constant(corpus.document_of_token)  # type: ignore[attr-defined]
+    count = corpus.num_documents  # type: ignore[attr-defined]
+    np.save(out, score_documents(hits, mask, documents, count, tf.constant(TOP_K)).ordinals.numpy())
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+
+
+if __name__ == "__main__":
+    name, *paths = sys.argv[1:]
+    action = {"xtr_tf": build_xtr_tf, "scann": build_scann, "search": search}[name]
+    measured = action(*map(Path, paths))  # type: ignore[operator]
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    print(json.dumps({"peak_gb": _peak(), "cpu_seconds": usage.ru_utime + usage.ru_stime, **measured}))
