@@ -15,6 +15,7 @@ from serving.server.metrics import Metrics
 from serving.server.model_config import read_model_configs
 from serving.server.model_manager import ModelManager
 from serving.server.model_service import ModelService
+from serving.server.playground import Playground
 from serving.server.prediction_service import PredictionService
 from serving.server.predictor import Predictor
 from serving.server.request_log import RequestLog
@@ -88,7 +89,12 @@ class ModelServer:
         self.port = await self._grpc.start(options.host, options.port)
         self._http: HttpServer | None = None
         if options.rest_port is not None:
-            api = RestApi(*(predictor, observer, self._tokens, self._metrics, options.rest_timeout_seconds))
+            playground = Playground(predictor, lambda: self._manager.models) if options.playground else None
+            api = RestApi(
+                *(predictor, observer, self._tokens, self._metrics, options.rest_timeout_seconds),
+                playground.pages() if playground else {},
+                playground.routes() if playground else {},
+            )
             context = options.tls.ssl_context() if options.tls else None
             self._http = HttpServer(api.handle, render_error, options.limits.max_message_bytes, context)
             self.rest_port = await self._http.start(options.host, options.rest_port)

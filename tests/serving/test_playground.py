@@ -1,0 +1,130 @@
+"""The page to try queries on: its endpoint, and the page itself in a browser."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+QUERY = "highest mountain on earth"
+
+
+def test_the_page_is_whole_and_alone(retriever_server):
+    with urllib.request.urlopen(f"http://127.0.0.1:{retriever_server.rest_port}/", timeout=10) as answer:
+        page = answer.read().decode()
+        policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page)
+    assert "innerHTML" not in page
+
+
+def test_the_endpoint_tells_documents_and_matches(retriever_server):
+    request = {"model": "whole", "query": QUERY, "k_prime": 20, "top_k": 3, "languages": []}
+    status, answer = retriever_server.rest("/playground/search", request)
+    assert status == 200, answer
+    assert answer["version"] == 1
+    assert answer["milliseconds"] > 0
+    assert len(answer["documents"]) == 3
+    for document in answer["documents"]:
+        assert document["id"]
+        assert document["title"]
+        full = f"{document['title']} {document['text']}"
+        assert {match["retrieved"] for match in document["matches"]} <= {True, False}
+        mean = sum(match["score"] for match in document["matches"]) / len(document["matches"])
+        assert document["score"] == pytest.approx(mean, abs=1e-3)  # f_XTR' is the mean of these
+        for match in document["matches"]:
+            if match["retrieved"]:
+                assert 0 <= match["start"] <= match["limit"] <= len(full)
+            else:
+                assert match["found"] == ""
+    assert retriever_server.rest("/playground/models", {})[1]["models"][-1] == "whole"
+
+
+def test_languages_are_filtered(retriever_server):
+    request = {"model": "whole", "query": QUERY, "languages": ["de"]}
+    documents = retriever_server.rest("/playground/search", request)[1]["documents"]
+    assert {document["language"] for document in documents} == {"de"}
+    request["languages"] = ["xx"]
+    assert retriever_server.rest("/playground/search", request)[1]["documents"] == []
+
+
+@pytest.mark.parametrize(
+    ("request_body", "message"),
+    [
+        ({"query": "a"}, "`model` must be a name"),
+        ({"model": "whole"}, "`query` must be a text"),
+        ({"model": "whole", "query": "a", "k_prime": 0}, "`k_prime` must be between 1 and 1000000"),
+        ({"model": "whole", "query": "a", "top_k": "5"}, "`top_k` must be between 1 and 100"),
+        ({"model": "whole", "query": "a", "languages": "de"}, "`languages` must be a list"),
+        ({"model": "whole", "query": "  "}, "Every query must contain text"),
+        ({"model": "shard0", "query": "a"}, "has no signature `explain`"),
+    ],
+)
+def test_bad_requests_are_one_sentence(retriever_server, request_body, message):
+    status, answer = retriever_server.rest("/playground/search", request_body)
+    assert status == 400
+    assert message in answer["error"]
+
+
+def test_there_is_no_page_unless_asked_for(server):
+    assert server.rest("/")[0] == 400
+    assert server.rest("/playground/search", {})[0] == 400
+
+
+@pytest.fixture(scope="module")
+def browse(retriever_server, tmp_path_factory):
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("no Chromium is installed, in which the page could be looked at")
+    # Screenshots are kept where this says, for people.
+    folder = Path(os.environ.get("XTR_TF_SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
+
+    def run(name: str, fragment: dict[str, str], *flags: str) -> tuple[str, str, Path]:
+        """Returns the page's elements, what its console said, and a screenshot."""
+        address = f"http://127.0.0.1:{retriever_server.rest_port}/#{urllib.parse.urlencode(fragment)}"
+        screenshot = folder / f"{name}.png"
+        common = [
+            *(browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+            *("--enable-logging=stderr", "--virtual-time-budget=15000", "--window-size=1000,1400", *flags),
+        ]
+        outputs = []
+        for mode in ("--dump-dom", f"--screenshot={screenshot}"):
+            profile = tmp_path_factory.mktemp("profile")
+            command = [*common, f"--user-data-dir={profile}", mode, address]
+            outputs.append(subprocess.run(command, capture_output=True, text=True, timeout=120, check=True))
+        console = "\n".join(line for line in outputs[0].stderr.splitlines() if "CONSOLE" in line)
+        return outputs[0].stdout, console, screenshot
+
+    return run
+
+
+def test_the_page_shows_answers(browse):
+    page, console, screenshot = browse("results", {"q": QUERY, "model": "whole", "k": "20"})
+    assert console == ""
+    assert page.count("<article>") == 5
+    assert page.count("<mark ") > 5
+    assert 'class="token imputed"' in page
+    assert re.search(r"5 documents in \d+\.\d ms on the server, \d+ ms in all · version 1", page)
+    assert screenshot.stat().st_size > 20_000
+
+
+def test_the_page_shows_errors(browse):
+    page, _, _ = browse("error", {"q": QUERY, "model": "shard0"})
+    assert "has no signature" in page
+    assert "<article>" not in page
+
+
+def test_other_scripts_and_darkness(browse):
+    page, console, screenshot = browse(
+        "dark", {"q": "日本で一番高い山", "model": "whole"}, "--force-dark-mode"
+    )
+    assert console == ""
+    assert page.count("<article>") == 5
+    assert screenshot.stat().st_size > 20_000
