@@ -91,7 +91,8 @@ def batch_loss(config: LossConfig, batch: Batch, queries: tf.Tensor, documents: 
 
     global_batch = tf.cast(tf.shape(queries)[0] * context.num_replicas_in_sync, tf.float32)
     shares = {name: tf.reduce_sum(values) / global_batch for name, values in statistics.items()}
-    return BatchLoss(tf.reduce_sum(losses) / global_batch, shares)
+    loss = tf.reduce_sum(losses) / global_batch + _nan_unless_finite(queries, documents)
+    return BatchLoss(loss, shares)
 
 
 def statistic_names(config: LossConfig) -> list[str]:
@@ -102,6 +103,12 @@ def statistic_names(config: LossConfig) -> list[str]:
     if config.distillation_weight:
         names.append("distillation")
     return names
+
+
+def _nan_unless_finite(*vectors: tf.Tensor) -> tf.Tensor:
+    """0, or NaN if a vector is not finite: a maximum may pass over NaN, and the loss must not."""
+    total = tf.add_n([tf.reduce_sum(tf.stop_gradient(part)) for part in vectors])
+    return tf.where(tf.math.is_finite(total), 0.0, float("nan"))
 
 
 def _gather(context: tf.distribute.ReplicaContext, tensor: tf.Tensor) -> tf.Tensor:

@@ -63,7 +63,7 @@ class CheckpointStore:
         """Sets the state to a checkpoint's."""
         try:
             self._state.read(str(checkpoint.directory / _STATE)).assert_consumed()
-        except (AssertionError, tf.errors.OpError) as error:
+        except (AssertionError, ValueError, IndexError, RuntimeError, tf.errors.OpError) as error:
             raise InputError(
                 "A checkpoint does not fit this configuration or is damaged; remove it, or choose another "
                 f"output folder. Received: {str(checkpoint.directory)!r}."

@@ -79,7 +79,7 @@ class TrainingStep:
         if self.dense_gradients:
             gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         if context.num_replicas_in_sync > 1:
-            gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
+            gradients = [_sum_over_replicas(context, gradient) for gradient in gradients]
         gradients = [combine_duplicates(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients]
         tokens = tf.math.count_nonzero(batch.query_ids) + tf.math.count_nonzero(batch.document_ids)
         return {"loss": result.loss, **result.statistics, "tokens": tf.cast(tokens, tf.float32)}, gradients
@@ -116,6 +116,14 @@ class TrainingStep:
         names = ["loss", "tokens", "gradient_norm", "learning_rate", *statistic_names(self._config.loss)]
         signature = dict.fromkeys(names, tf.float32)
         return tf.map_fn(one_step, tf.range(count), fn_output_signature=signature, parallel_iterations=1)
+
+
+def _sum_over_replicas(context: tf.distribute.ReplicaContext, gradient: Gradient) -> Gradient:
+    """The sum of all replicas' gradients; sparse ones are put together, rows of equal index apart."""
+    if isinstance(gradient, tf.IndexedSlices):
+        values = context.all_gather(gradient.values, axis=0)
+        return tf.IndexedSlices(values, context.all_gather(gradient.indices, axis=0), gradient.dense_shape)
+    return context.all_reduce(tf.distribute.ReduceOp.SUM, gradient)
 
 
 def batch_size_per_replica(config: TrainingConfig, strategy: tf.distribute.Strategy) -> int:

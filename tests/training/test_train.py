@@ -1,0 +1,175 @@
+"""Whole runs: stopping and continuing, starting from other models, and what ends a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from xtr_tf.config.loading import to_mapping
+from xtr_tf.config.schema import SourceConfig
+from xtr_tf.encoder import load_encoder
+from xtr_tf.errors import InputError
+from xtr_tf.training.interruption import InterruptionFlag, TrainingInterruptedError
+from xtr_tf.training.train import train
+
+
+def weights(directory: Path) -> dict[str, np.ndarray]:
+    return load_encoder(directory)[0].get_canonical_weights()
+
+
+def assert_identical(ours: Path, theirs: Path) -> None:
+    first, second = weights(ours), weights(theirs)
+    for name, weight in first.items():
+        np.testing.assert_array_equal(weight, second[name], err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(base_run, tmp_path_factory) -> Path:
+    """Six steps without a stop."""
+    output = tmp_path_factory.mktemp("uninterrupted")
+    training = dataclasses.replace(base_run.training, output=str(output))
+    return train(dataclasses.replace(base_run, training=training))
+
+
+def test_training_changes_the_weights_and_leaves_what_it_should(uninterrupted, base_run):
+    from xtr_tf.encoder import Encoder
+
+    start = Encoder(base_run.encoder, seed=0).get_canonical_weights()
+    trained = weights(uninterrupted)
+    assert all(np.isfinite(weight).all() for weight in trained.values())
+    assert all((trained[name] != start[name]).any() for name in start)
+    folder = uninterrupted.parent
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "checkpoints", "config.yaml", "encoder", "tensorboard"
+    ]  # fmt: skip
+    assert yaml.safe_load((folder / "config.yaml").read_text())["training"]["steps"] == 6
+    assert any((folder / "tensorboard").iterdir())
+
+
+def test_a_stopped_run_continues_to_bit_identical_weights(tiny_run, uninterrupted, monkeypatch):
+    """A signal in the third step: the step is finished, a checkpoint is written."""
+    import xtr_tf.training.train as module
+
+    original = module.TrainingProgress.update
+
+    def signal_at_three(self, step, metrics):
+        original(self, step, metrics)
+        if step == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(module.TrainingProgress, "update", signal_at_three)
+    config = tiny_run()
+    with pytest.raises(TrainingInterruptedError, match="stopped at step 3"):
+        train(config)
+    monkeypatch.undo()
+    assert_identical(train(config), uninterrupted)
+
+
+def test_steps_kept_on_the_device_give_the_same(tiny_run, uninterrupted):
+    """Up to rounding: the loop is another graph, which TensorFlow optimises in another way."""
+    ours, theirs = weights(train(tiny_run(steps_per_loop=4, checkpoint_every=5))), weights(uninterrupted)
+    for name, weight in ours.items():
+        np.testing.assert_allclose(weight, theirs[name], atol=1e-4, err_msg=name)
+
+
+@pytest.mark.slow
+def test_a_killed_run_continues_to_bit_identical_weights(tiny_run, uninterrupted, tmp_path):
+    config = tiny_run(checkpoint_every=1)
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump(to_mapping(config)))
+    command = [sys.executable, "-c", "from xtr_tf.cli import main; main()", "train", str(file)]
+    process = subprocess.Popen(command)
+    checkpoints = Path(config.training.output) / "checkpoints"
+    deadline = time.monotonic() + 300
+    while process.poll() is None and not list(checkpoints.glob("step_*/checkpoint.json")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert list(checkpoints.glob("step_*"))
+    subprocess.run(command, check=True)
+    assert_identical(Path(config.training.output) / "encoder", uninterrupted)
+
+
+def test_starts_from_an_earlier_encoder(tiny_run, uninterrupted):
+    config = tiny_run(initial_encoder=str(uninterrupted), steps=1, learning_rate=1e-6)
+    config = dataclasses.replace(
+        config,
+        tokenizer=dataclasses.replace(config.tokenizer, model=""),
+        encoder=dataclasses.replace(config.encoder, vocabulary_size=5, dropout=0.0),
+    )
+    before = weights(uninterrupted)
+    for name, weight in weights(train(config)).items():
+        np.testing.assert_allclose(weight, before[name], atol=1e-5)
+
+
+def test_the_best_on_the_development_set_is_what_is_left(tiny_run, repository):
+    """A rate that destroys the model: the first of three evaluations is the best."""
+    dev = SourceConfig(path=str(repository / "examples" / "atlas"), split="dev")
+    config = tiny_run(
+        steps=3, evaluate_every=1, keep_checkpoints=1, learning_rate=5.0, dev_k_prime=50, gradient_clip=1.0
+    )
+    config = dataclasses.replace(config, data=dataclasses.replace(config.data, dev=(dev,)))
+    directory = train(config)
+    lines = (directory.parent / "dev_metrics.jsonl").read_text().splitlines()
+    history = [json.loads(line) for line in lines]
+    assert [entry["step"] for entry in history] == [1, 2, 3]
+    best = max(history, key=lambda entry: entry["nDCG@10"])["step"]
+    kept = {path.name for path in (directory.parent / "checkpoints").iterdir()}
+    assert kept == {f"step_{best:09d}", "step_000000003"}
+    by_language = [name for name in history[0] if name.count("/") > 1]
+    assert any(name.endswith("/en/MRR@10") for name in by_language)
+
+
+def test_a_loss_that_is_not_a_number_stops_the_run_and_names_the_examples(tiny_run):
+    config = tiny_run(learning_rate=1e38, warmup_steps=0, checkpoint_every=1, steps=5)
+    with pytest.raises(InputError, match=r"loss of step \d is not a number.*failed_batch"):
+        train(config)
+    failed = json.loads((Path(config.training.output) / "failed_batch.json").read_text())
+    assert failed["step"] in (2, 3)
+    assert len(failed["examples"]) == 8
+    assert all("atlas: " in name for name in failed["examples"])
+    saved = [int(p.name[5:]) for p in (Path(config.training.output) / "checkpoints").glob("step_*")]
+    assert max(saved) == failed["step"] - 1
+
+
+def test_another_configuration_does_not_continue_a_run(tiny_run, uninterrupted):
+    config = tiny_run(steps=1)
+    train(config)
+    changed = dataclasses.replace(config, loss=dataclasses.replace(config.loss, k_train=3))
+    with pytest.raises(InputError, match=r"loss\.k_train changed"):
+        train(changed)
+
+
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        ({"gradient_cache_chunk": 3}, "gradient_cache_chunk"),
+        ({"distribution": "multi_worker"}, "TF_CONFIG"),
+        ({"distribution": "tpu"}, "No TPU answers"),
+        ({"initial_encoder": "absent"}, "absent"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_input_errors(tiny_run, training, message):
+    with pytest.raises(InputError, match=message):
+        train(tiny_run(**training))
+
+
+def test_a_second_signal_is_not_swallowed():
+    previous = signal.getsignal(signal.SIGTERM)
+    with InterruptionFlag() as flag:
+        assert not flag.raised
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert flag.raised
+        assert signal.getsignal(signal.SIGTERM) is previous
+    assert signal.getsignal(signal.SIGTERM) is previous
