@@ -111,7 +111,7 @@ class Encoder(keras.Model):
         Arguments are those of a call; states of pads mean nothing.
         """
         seeds = self._block_seeds(training, seed)
-        hidden = tf.cast(tf.gather(tf.convert_to_tensor(self.embedding), ids), self.compute_dtype)
+        hidden = tf.cast(tf.gather(self.embedding.value, ids), self.compute_dtype)
         hidden = dropout(hidden, self.config.dropout, seeds[-1], site=0)
         bias = self.relpos_bias(tf.shape(ids)[1]) + self._pad_bias(ids)
         for block, block_seed in zip(self.blocks, seeds, strict=False):
