@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from xtr_tf.retriever.empty_batch import at_least_one_row
 from xtr_tf.search.token_hits import TokenHits
 
 
@@ -59,7 +60,7 @@ def find_matches(
     rows = (hits.token_ids, hits.scores, hits.valid, tf.gather(ordinals, places[:, 0]))
     tokens, scores, retrieved = tf.map_fn(
         match_row,
-        tuple(_at_least_one_row(part) for part in rows),
+        tuple(at_least_one_row(part) for part in rows),
         fn_output_signature=(
             tf.TensorSpec([None], tf.int32),
             tf.TensorSpec([None], tf.float32),
@@ -81,9 +82,3 @@ def find_matches(
         scores=tf.where(is_document, spread(scores), 0.0),
         retrieved=spread(tf.cast(retrieved, tf.int32)) > 0,
     )
-
-
-def _at_least_one_row(values: tf.Tensor) -> tf.Tensor:
-    """Adds a row of zeros to a matrix that has none: `tf.map_fn` cannot stack nothing."""
-    missing = tf.cast(tf.shape(values)[0] == 0, tf.int32)
-    return tf.concat([values, tf.zeros([missing, tf.shape(values)[1]], values.dtype)], axis=0)

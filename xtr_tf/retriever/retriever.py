@@ -14,6 +14,7 @@ import tensorflow as tf
 from xtr_tf.encoder import Encoder
 from xtr_tf.errors import InputError
 from xtr_tf.retriever.document_table import DocumentTable
+from xtr_tf.retriever.empty_batch import at_least_one_row
 from xtr_tf.retriever.encoded_texts import EncodedTexts
 from xtr_tf.retriever.search_defaults import SearchDefaults
 from xtr_tf.retriever.search_request import SearchRequest
@@ -91,32 +92,31 @@ class Retriever(tf.Module):
             Hits of the rows of `flatten_queries`.
         """
         rows = flatten_queries(queries.encodings, queries.mask)
-        count = tf.shape(rows)[0]
-        # A batch of nothing but blank queries has no row, which not every search op can take.
-        rows = tf.pad(rows, [[0, tf.cast(count == 0, tf.int32)], [0, 0]])
-        hits = self.searcher.search(rows, k_prime, leaves)
-        return TokenHits(*(part[:count] for part in hits))
+        hits = self.searcher.search(at_least_one_row(rows), k_prime, leaves)
+        return TokenHits(*(part[: tf.shape(rows)[0]] for part in hits))
 
     def rank(self, hits: TokenHits, queries: EncodedTexts, request: SearchRequest) -> RankedDocuments:
         """Scores the documents that own the hits, after the request's language filter if it has one."""
         score = functools.partial(
             score_documents,
             hits,
-            queries.mask,
+            at_least_one_row(queries.mask),
             self.document_of_token,
             self.documents.num_documents,
             request.top_k,
             request.imputation,
             request.constant,
         )
-        if request.languages is None:
-            return score()
         languages = request.languages
-        return tf.cond(
-            tf.reduce_any(languages != ""),
-            lambda: score(allowed=self.documents.in_languages(languages)),
-            score,
-        )
+        if languages is None:
+            ranked = score()
+        else:
+            ranked = tf.cond(
+                tf.reduce_any(languages != ""),
+                lambda: score(allowed=self.documents.in_languages(languages)),
+                score,
+            )
+        return RankedDocuments(*(part[: tf.shape(queries.mask)[0]] for part in ranked))
 
     def search(self, queries: EncodedTexts, request: SearchRequest) -> RankedDocuments:
         """Finds and ranks documents."""
