@@ -29,6 +29,8 @@ K_PRIMES = (10, 30, 100, 300, 1_000, 3_000, 10_000, 40_000)
 #: What a query token counts with for a document of which it retrieved nothing, as `xtr_scores` takes it.
 IMPUTATIONS = ("none", "0.0", "0.2", "top_k_prime")
 SWEEP_METRICS = ("nDCG@10", "MRR@10", "Recall@100")
+# Beyond this share of all tokens, a query token has retrieved nearly every document.
+_LARGEST_SHARE = 0.05
 _RANKS = 100
 _DEPTH = 100
 _BINS = 40
@@ -101,7 +103,7 @@ class _TokenAnalyser:
             [ordinal_of[key] for key, grade in grades.items() if grade > 0 and key in ordinal_of]
             for grades in (dataset.judgements[query.id] for query in dataset.queries)
         ]
-        self._k_primes = [k for k in K_PRIMES if k <= index.num_tokens // 2] or [self._k_prime]
+        self._k_primes = [k for k in K_PRIMES if k <= _LARGEST_SHARE * index.num_tokens] or [self._k_prime]
         variants: list[int | str] = [*self._k_primes, *IMPUTATIONS, "colbert"]
         self._rankings = {variant: empty_ranking(len(queries), _DEPTH) for variant in variants}
         ranks = min(_RANKS, self._k_prime)
@@ -114,11 +116,13 @@ class _TokenAnalyser:
 
     def add(self, block: QueryBlock) -> None:
         """Takes up the tokens of some queries."""
-        tokens, scores = block.similarities.top_tokens(max(*self._k_primes, self._k_prime))
-        self._count_tokens(block, tokens[:, : self._k_prime], scores[:, : self._k_prime])
+        tokens, scores = block.similarities.top_tokens(self._k_prime)
+        self._count_tokens(block, tokens, scores)
         for k in self._k_primes:
-            self._rank(k, block, xtr_scores(block, scores[:, k - 1]))
-        cutoffs = scores[:, self._k_prime - 1]
+            known = k <= self._k_prime
+            cutoffs = scores[:, k - 1] if known else block.similarities.cutoffs(k)
+            self._rank(k, block, xtr_scores(block, cutoffs))
+        cutoffs = scores[:, -1]
         for imputation in IMPUTATIONS:
             self._rank(imputation, block, xtr_scores(block, cutoffs, imputation))
         # With every token retrieved f_XTR' is f_ColBERT.
@@ -160,7 +164,7 @@ class _TokenAnalyser:
             candidates = len(np.unique(owners[rows]))
             self._candidates.append(candidates)
             self._retrieved.append(owners[rows].size / candidates)
-            self._rows += length
+            self._rows += int(length)
 
     def _rank(self, variant: int | str, block: QueryBlock, scores: np.ndarray) -> None:
         fill_ranking(self._rankings[variant], block.queries, scores)

@@ -55,8 +55,10 @@ def load_beir(folder: Path, split: str | None = None, collection: str = "") -> D
         collection: The collection it was found in, if any.
     """
     known = folder.name in (*BEIR_13, MS_MARCO)
-    name = f"{collection}/{folder.name}" if collection and not known else folder.name
     language = "en" if known else language_of_name(folder.name)
+    if language == folder.name:  # a language alone says nothing without what it is the language of
+        collection = folder.parent.name
+    name = f"{collection}/{folder.name}" if collection and not known else folder.name
     split_file = _judgements_file(folder, split)
     judgements = read_judgements(split_file)
     queries, unjudged = [], 0

@@ -1,0 +1,154 @@
+"""One model, its baselines, and one dataset after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from xtr_tf.corpus.document import Document
+from xtr_tf.evaluation.analysers import ANALYSERS, analyser_for
+from xtr_tf.evaluation.answers import judge_by_answers
+from xtr_tf.evaluation.bm25 import BM25
+from xtr_tf.evaluation.dataset_result import DatasetResult, Values, file_name, read_values
+from xtr_tf.evaluation.datasets.dataset import Dataset
+from xtr_tf.evaluation.fusion import reciprocal_rank_fusion
+from xtr_tf.evaluation.honesty import count_honestly
+from xtr_tf.evaluation.measures import measure, metrics_for
+from xtr_tf.evaluation.model_result import ModelResult
+from xtr_tf.evaluation.run import Run
+from xtr_tf.evaluation.settings import EvaluationSettings
+
+#: The system of a BM25 analyser.
+BM25_SYSTEMS: Mapping[str, str] = {"words": "bm25_words", "character n-grams": "bm25_ngrams"}
+
+
+class Model(Protocol):
+    """A model under test."""
+
+    name: str
+    kind: str
+
+    def evaluate(
+        self, dataset: Dataset, documents: Sequence[Document], depth: int, settings: EvaluationSettings
+    ) -> ModelResult:
+        """Runs the model on a dataset."""
+
+
+class Evaluator:
+    """Measures a model and its baselines on datasets.
+
+    Systems are named by keys: `xtr` and `colbert` are the model's, `bm25_words` and `bm25_ngrams` the
+    BM25 baselines', `bm25` is of these the one that suits each query's language, `fusion` is the model
+    fused with it, and `baseline` is another model, or an earlier report of one.
+
+    Args:
+        model: The model.
+        settings: The settings.
+        baseline: A model to compare with.
+        baseline_report: Or the folder of an earlier report.
+        out: Where runs and the values of every query are written.
+        progress: Told what was done.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        settings: EvaluationSettings,
+        out: Path,
+        baseline: Model | None = None,
+        baseline_report: Path | None = None,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._model = model
+        self._settings = settings
+        self._out = out
+        self._baseline = baseline
+        self._baseline_report = baseline_report
+        self._progress = progress
+
+    def evaluate(self, dataset: Dataset) -> DatasetResult:
+        """Measures every system on a dataset, and writes runs and values."""
+        settings = self._settings
+        all_queries = len(dataset.queries)
+        dataset = dataset.sample(settings.max_queries, settings.seed)
+        documents = list(dataset.corpus)
+        depth = settings.depth_for(len(documents), dataset.is_judged_by_answers)
+        # One more where a query's own document is about to be taken out.
+        searched_depth = depth + dataset.ignores_own_document
+        self._progress(f"{dataset.name}: {len(documents):,} documents, {len(dataset.queries):,} queries")
+        result = self._model.evaluate(dataset, documents, searched_depth, settings)
+        runs = dict(result.runs)
+        if self._baseline:
+            plain = dataclasses.replace(settings, analysis_queries=0, exact_queries=0)
+            runs["baseline"] = self._baseline.evaluate(dataset, documents, searched_depth, plain).runs["xtr"]
+        runs |= self._run_bm25(dataset, documents, searched_depth)
+        if settings.fusion:
+            fused = [runs["xtr"], _suited(dataset, runs)]
+            runs["fusion"] = reciprocal_rank_fusion("fusion", fused, searched_depth)
+        if dataset.ignores_own_document:
+            own = {query.id: query.id for query in dataset.queries}
+            runs = {system: run.without(own) for system, run in runs.items()}
+        values = self._measure(dataset, runs, depth)
+        honesty = count_honestly(dataset, all_queries, (document.id for document in documents), runs)
+        measured = DatasetResult(dataset, len(documents), depth, values, honesty, result)
+        self._write(measured, runs)
+        self._report(measured)
+        return measured
+
+    def _run_bm25(self, dataset: Dataset, documents: Sequence[Document], depth: int) -> dict[str, Run]:
+        if not self._settings.bm25:
+            return {}
+        return {
+            BM25_SYSTEMS[analyser]: BM25(documents, analyser).search(dataset.queries, depth)
+            for analyser in ANALYSERS
+        }
+
+    def _measure(self, dataset: Dataset, runs: Mapping[str, Run], depth: int) -> dict[str, Values]:
+        by_answers = dataset.is_judged_by_answers
+        judgements = judge_by_answers(dataset, list(runs.values())) if by_answers else dataset.judgements
+        metrics = metrics_for(by_answers, depth)
+        ids = [query.id for query in dataset.queries]
+        values: dict[str, Values] = {
+            system: measure(run, judgements, ids, metrics) for system, run in runs.items()
+        }
+        if self._settings.bm25:
+            is_words = np.array([analyser_for(query.language) == "words" for query in dataset.queries])
+            values["bm25"] = {
+                metric: np.where(is_words, values["bm25_words"][metric], values["bm25_ngrams"][metric])
+                for metric in metrics
+            }
+        if self._baseline_report:
+            path = self._baseline_report / "queries" / f"{file_name(dataset.name)}.json"
+            values["baseline"] = read_values(path, ids)
+        return values
+
+    def _write(self, result: DatasetResult, runs: Mapping[str, Run]) -> None:
+        name = file_name(result.dataset.name)
+        folder = self._out / "runs"
+        folder.mkdir(parents=True, exist_ok=True)
+        for system, run in runs.items():
+            run.write(folder / f"{name}.{system}.trec.gz")
+        result.write_queries(self._out / "queries" / f"{name}.json")
+
+    def _report(self, result: DatasetResult) -> None:
+        metric = result.dataset.metric
+        figures = ", ".join(
+            f"{system} {100 * values[metric].mean():.1f}"
+            for system, values in result.values.items()
+            if metric in values
+        )
+        seconds = ", ".join(f"{stage} {spent:.0f} s" for stage, spent in result.model.seconds.items())
+        self._progress(f"{result.dataset.name}: {metric} {figures} ({seconds})")
+
+
+def _suited(dataset: Dataset, runs: Mapping[str, Run]) -> Run:
+    """The BM25 run that suits each query's language."""
+    rankings = {}
+    for query in dataset.queries:
+        run = runs[BM25_SYSTEMS[analyser_for(query.language)]]
+        rankings[query.id] = (run.documents(query.id), run.scores(query.id))
+    return Run("bm25", rankings)

@@ -1,0 +1,176 @@
+"""From values of queries to the rows of tables: datasets, averages and languages, with intervals.
+
+An average over datasets is the mean of their means, as in the paper; what is averaged with what
+the datasets say themselves. A language's figure is the mean over the datasets that have it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from xtr_tf.evaluation.dataset_result import DatasetResult
+from xtr_tf.evaluation.resampling import bootstrap, group_mean, interval, randomisation
+
+#: The row that averages everything that was evaluated.
+ALL_DATASETS = "All datasets"
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A mean in [0, 1] and its 95% confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """Some queries of one dataset: all of them, or those in one language.
+
+    Attributes:
+        name: Tells cells apart; decides the random numbers together with `seed`.
+        values: `[queries]` by system and metric.
+        groups: `[queries]`.
+        seed: Of the resampling.
+    """
+
+    name: str
+    values: Mapping[tuple[str, str], np.ndarray]
+    groups: Sequence[str]
+    seed: int
+
+    @property
+    def queries(self) -> int:
+        """How many."""
+        return len(self.groups)
+
+    @cached_property
+    def means(self) -> dict[tuple[str, str], float]:
+        """The figures."""
+        return {key: float(group_mean(own, self.groups)) for key, own in self.values.items()}
+
+    @cached_property
+    def replicates(self) -> dict[tuple[str, str], np.ndarray]:
+        """`[samples]` bootstrapped figures; the same queries are drawn for every system and metric."""
+        drawn = bootstrap(np.stack(list(self.values.values()), axis=1), self.groups, seed=self._own_seed)
+        return dict(zip(self.values, drawn.T, strict=True))
+
+    def swapped(self, metric: str, system: str, other: str) -> np.ndarray:
+        """`[samples]` differences between two systems if neither were better."""
+        differences = self.values[system, metric] - self.values[other, metric]
+        return randomisation(differences, self.groups, seed=self._own_seed)
+
+    @property
+    def _own_seed(self) -> int:
+        return self.seed + zlib.crc32(self.name.encode())
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row of a table: one cell, or the mean of several.
+
+    Attributes:
+        name: What it is of.
+        cells: What is averaged.
+        metric: The metric that it is usually reported with; empty if its cells differ in that.
+    """
+
+    name: str
+    cells: Sequence[Cell]
+    metric: str
+
+    @property
+    def queries(self) -> int:
+        """Queries of all cells."""
+        return sum(cell.queries for cell in self.cells)
+
+    @cached_property
+    def figures(self) -> dict[tuple[str, str], Figure]:
+        """By system and metric, as far as all cells have them."""
+        keys = [key for key in self.cells[0].values if all(key in cell.values for cell in self.cells)]
+        found = {}
+        for key in keys:
+            low, high = interval(np.mean([cell.replicates[key] for cell in self.cells], axis=0))
+            found[key] = Figure(
+                float(np.mean([cell.means[key] for cell in self.cells])), float(low), float(high)
+            )
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """The tables of an evaluation.
+
+    Attributes:
+        datasets: One row a dataset.
+        averages: One row a collection of several datasets, and one over all.
+        languages: One row a language.
+    """
+
+    datasets: Sequence[Row]
+    averages: Sequence[Row]
+    languages: Sequence[Row]
+
+
+def summarise(results: Sequence[DatasetResult], seed: int = 0) -> Summary:
+    """Builds the tables.
+
+    Args:
+        results: One a dataset.
+        seed: Of the resampling.
+    """
+    cells = [_cell(result, None, seed) for result in results]
+    datasets = [
+        Row(result.dataset.name, [cell], result.dataset.metric)
+        for result, cell in zip(results, cells, strict=True)
+    ]
+    collections: dict[str, list[int]] = {}
+    for place, result in enumerate(results):
+        if result.dataset.collection and result.dataset.in_average:
+            collections.setdefault(result.dataset.collection, []).append(place)
+    averages = [
+        _average(name, [datasets[place] for place in places])
+        for name, places in collections.items()
+        if len(places) > 1
+    ]
+    if len(datasets) > 1 and not any(len(row.cells) == len(datasets) for row in averages):
+        averages.append(_average(ALL_DATASETS, datasets))
+    return Summary(datasets, averages, _language_rows(results, cells, seed))
+
+
+def _language_rows(results: Sequence[DatasetResult], cells: Sequence[Cell], seed: int) -> list[Row]:
+    found: dict[str, list[tuple[Cell, str]]] = {}
+    for result, whole in zip(results, cells, strict=True):
+        languages = sorted(set(result.languages))
+        for language in languages:
+            cell = whole if len(languages) == 1 else _cell(result, language, seed)
+            found.setdefault(language, []).append((cell, result.dataset.metric))
+    return [
+        Row(language, [cell for cell, _ in own], _common([metric for _, metric in own]))
+        for language, own in sorted(found.items())
+    ]
+
+
+def _cell(result: DatasetResult, language: str | None, seed: int) -> Cell:
+    kept = np.array([language in (None, own) for own in result.languages])
+    values = {
+        (system, metric): own[kept]
+        for system, of_system in result.values.items()
+        for metric, own in of_system.items()
+    }
+    groups = [group for group, keep in zip(result.groups, kept, strict=True) if keep]
+    return Cell(f"{result.dataset.name} {language or ''}", values, groups, seed)
+
+
+def _average(name: str, rows: Sequence[Row]) -> Row:
+    return Row(name, [cell for row in rows for cell in row.cells], _common([row.metric for row in rows]))
+
+
+def _common(metrics: Sequence[str]) -> str:
+    return metrics[0] if len(set(metrics)) == 1 else ""
