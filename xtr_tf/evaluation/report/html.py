@@ -1,0 +1,90 @@
+"""The report as one HTML page that needs nothing else: style, plots and tables are in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from statistics import median
+from typing import Any
+
+from xtr_tf.evaluation.report import formatting as form
+from xtr_tf.evaluation.report import sections
+from xtr_tf.evaluation.report.plots import draw_plots
+
+Content = Mapping[str, Any]
+
+
+def render_html(content: Content) -> str:
+    """Writes the whole page."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("xtr_tf.evaluation.report", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    template = environment.get_template("page.html.jinja")
+    honesty_header, honesty = sections.honesty_rows(content)
+    return template.render(
+        content=content,
+        form=form,
+        labels={system["key"]: system["label"] for system in content["systems"]},
+        plots={name: Markup(svg) for name, svg in draw_plots(content).items()},  # noqa: S704 -- drawn here
+        headline=sections.headline(content),
+        cards=_cards(content),
+        metrics=sections.metrics_of(content),
+        systems=sections.table_systems(content),
+        imputations=sections.imputation_rows(content),
+        costs=sections.cost_rows(content),
+        honesty_header=honesty_header,
+        honesty=honesty,
+        settings=sections.settings_rows(content),
+    )
+
+
+def _cards(content: Content) -> list[dict[str, str]]:
+    """The few figures that stand at the top: title, value, detail, and a verdict if there is one."""
+    labels = {system["key"]: system["label"] for system in content["systems"]}
+    cards = [_figure_card(row) for row in sections.lead_rows(content)[:2]]
+    for comparison in content["comparisons"]:
+        cards += _difference_card(content, comparison, labels)
+    if content["comparisons"]:
+        comparison = content["comparisons"][0]
+        verdicts = Counter(row["verdict"] for row in comparison["datasets"])
+        better, worse = verdicts["better"], verdicts["worse"]
+        total = sum(verdicts.values())
+        title = f"Better than {labels[comparison['other']]} on"
+        detail = f"worse on {worse}, no clear difference on {total - better - worse}"
+        if total > 1:
+            cards.append(_card(title, f"{better} of {total}", "datasets", detail))
+    ratios = [row["analysis"]["cost"]["ratio"] for row in content["datasets"] if row["analysis"]]
+    if ratios:
+        detail = "than ColBERT scoring, by the paper's formulas; median of datasets"
+        cards.append(_card("Operations to score a query", f"{form.count(median(ratios))}×", "fewer", detail))
+    return cards
+
+
+def _figure_card(row: Content) -> dict[str, str]:
+    own = form.figure(row, "xtr", row["metric"])
+    assert own
+    interval = f"95% interval {form.between(own['low'], own['high'])}"
+    return _card(row["name"], form.points(own["value"]), row["metric"], interval)
+
+
+def _difference_card(
+    content: Content, comparison: Content, labels: Mapping[str, str]
+) -> list[dict[str, str]]:
+    lead = sections.lead_rows(content)[:1]
+    rows = [*comparison["averages"], *comparison["datasets"]]
+    for row in (row for row in rows if lead and row["name"] == lead[0]["name"]):
+        title = f"{row['name']}, against {labels[comparison['other']]}"
+        interval = f"95% interval {form.between(row['low'], row['high'], signed=True)}"
+        return [_card(title, form.signed_points(row["value"]), row["metric"], interval, row["verdict"])]
+    return []
+
+
+def _card(title: str, value: str, unit: str, detail: str, verdict: str = "") -> dict[str, str]:
+    return {"title": title, "value": value, "unit": unit, "detail": detail, "verdict": verdict}

@@ -1,0 +1,166 @@
+"""The plots of a report, drawn from its content; what each shows is said by its axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from xtr_tf.evaluation.report import formatting
+from xtr_tf.evaluation.report.theme import FIRST, GRID, QUIET, SECOND, SYSTEM_STYLES, new_figure, to_svg
+
+Content = Mapping[str, Any]
+
+
+def draw_plots(content: Content) -> dict[str, str]:
+    """All plots that the content has something for: `<svg>` elements by name.
+
+    Names are `quality-METRIC` for every metric that datasets are reported with, `differences`,
+    `gold`, `lexical`, `similarities` and `k-prime`.
+    """
+    plots = {}
+    metrics = dict.fromkeys(dataset["metric"] for dataset in content["datasets"])
+    for metric in metrics:
+        plots[f"quality-{metric}"] = quality_plot(content, metric)
+    if content["comparisons"] and content["comparisons"][0]["languages"]:
+        plots["differences"] = difference_plot(content)
+    analyses = [dataset["analysis"] for dataset in content["datasets"] if dataset["analysis"]]
+    if analyses:
+        plots["gold"] = rank_plot(analyses, "gold_probability", "gold", "from a gold document")
+        plots["lexical"] = rank_plot(analyses, "lexical_probability", "lexical", "the same piece")
+        plots["similarities"] = similarity_plot(analyses)
+        plots["k-prime"] = k_prime_plot(analyses)
+    return plots
+
+
+def quality_plot(content: Content, metric: str) -> str:
+    """Figures of all systems on every dataset reported with `metric`, with their intervals."""
+    rows = [row for row in (*content["datasets"], *content["averages"]) if row["metric"] == metric]
+    systems = [own for own in content["systems"] if own["key"] in SYSTEM_STYLES]
+    with new_figure(height=0.9 + 0.3 * len(rows)) as (figure, axes):
+        spread = 0.5 / max(len(systems) - 1, 1)
+        for place, system in enumerate(systems):
+            colour, marker = SYSTEM_STYLES[system["key"]]
+            found = [(y, formatting.figure(row, system["key"], metric)) for y, row in enumerate(rows)]
+            known = [(y + spread * place - 0.25, own) for y, own in found if own]
+            values = np.array([[own["value"], own["low"], own["high"]] for _, own in known]) * 100
+            axes.errorbar(
+                values[:, 0],
+                [y for y, _ in known],
+                xerr=np.abs(values[:, 1:] - values[:, :1]).T,
+                fmt=marker,
+                color=colour,
+                label=system["label"],
+                markersize=4.5,
+                elinewidth=1.1,
+            )
+        averages = len(rows) - sum(row["metric"] == metric for row in content["averages"])
+        if 0 < averages < len(rows):
+            axes.axhline(averages - 0.5, color=GRID, linewidth=1.4)
+        axes.set_yticks(range(len(rows)), [row["name"] for row in rows])
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_xlim(0, 100)
+        axes.grid(axis="y", visible=False)
+        axes.set_xlabel(f"{metric} (points of 100, 95% interval)")
+        figure.legend(
+            loc="outside upper center", ncols=min(len(systems), 4), handletextpad=0.2, columnspacing=1
+        )
+        return to_svg(figure, f"quality-{metric.replace('@', '-')}", f"{metric} of every dataset and system")
+
+
+def difference_plot(content: Content) -> str:
+    """The model's advantage over what it is compared with, by language."""
+    comparison = content["comparisons"][0]
+    rows = comparison["languages"]
+    labels = {system["key"]: system["label"] for system in content["systems"]}
+    colours = {"better": FIRST, "worse": SECOND, "no clear difference": QUIET}
+    with new_figure(height=0.9 + 0.24 * len(rows)) as (figure, axes):
+        axes.axvline(0, color=QUIET, linewidth=1)
+        for verdict, colour in colours.items():
+            own = [(y, row) for y, row in enumerate(rows) if row["verdict"] == verdict]
+            if not own:
+                continue
+            values = np.array([[row["value"], row["low"], row["high"]] for _, row in own]) * 100
+            axes.errorbar(
+                values[:, 0],
+                [y for y, _ in own],
+                xerr=np.abs(values[:, 1:] - values[:, :1]).T,
+                fmt={"better": "o", "worse": "s", "no clear difference": "D"}[verdict],
+                color=colour,
+                label=verdict,
+                markersize=5,
+                elinewidth=1.2,
+            )
+        axes.set_yticks(range(len(rows)), [formatting.language(row["name"]) for row in rows])
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.margins(x=0.08)
+        axes.grid(axis="y", visible=False)
+        title = f"{labels['xtr']} minus {labels[comparison['other']]}"
+        axes.set_xlabel("difference (points of 100, 95% interval)")
+        figure.legend(loc="outside upper center", ncols=3, handletextpad=0.3)
+        return to_svg(figure, "differences", f"{title} by language")
+
+
+def rank_plot(analyses: Sequence[Content], key: str, name: str, what: str) -> str:
+    """The probability that a retrieved token is `what`, by its rank; the mean stands out."""
+    ranks = min(len(analysis[key]) for analysis in analyses)
+    curves = 100 * np.array([analysis[key][:ranks] for analysis in analyses])
+    places = np.arange(1, ranks + 1)
+    with new_figure() as (figure, axes):
+        if len(curves) > 1:
+            axes.plot(places, curves.T, color=QUIET, linewidth=0.7, alpha=0.6)
+        axes.plot(places, curves.mean(axis=0), color=FIRST, linewidth=2.4)
+        axes.set_xscale("log")
+        axes.set_xticks([tick for tick in (1, 2, 5, 10, 20, 50, 100) if tick <= ranks])
+        axes.xaxis.set_major_formatter("{x:.0f}")
+        axes.minorticks_off()
+        axes.set_ylim(0, max(curves.max() * 1.05, 1))
+        axes.set_xlabel("rank of the retrieved token")
+        axes.set_ylabel(f"tokens that are {what} (%)")
+        return to_svg(figure, name, f"Share of retrieved tokens that are {what}, by rank")
+
+
+def similarity_plot(analyses: Sequence[Content]) -> str:
+    """Densities of the similarities of retrieved tokens, of gold documents and of others."""
+    # Analyses keep the bins that have counts; all bins are 0.025 wide and begin at -1.
+    densities = np.zeros((2, 80))
+    for analysis in analyses:
+        first = round((analysis["histogram_edges"][0] + 1) / 0.025)
+        places = slice(first, first + len(analysis["gold_density"]))
+        densities[0, places] += np.array(analysis["gold_density"]) / len(analyses)
+        densities[1, places] += np.array(analysis["other_density"]) / len(analyses)
+    edges = np.linspace(-1, 1, 81)
+    shown = np.flatnonzero(densities.sum(axis=0))
+    with new_figure() as (figure, axes):
+        for density, colour, label in (
+            (densities[1], QUIET, "other documents"),
+            (densities[0], FIRST, "gold"),
+        ):
+            axes.stairs(density, edges, color=colour, linewidth=1.6, label=label)
+            axes.stairs(density, edges, color=colour, alpha=0.25, fill=True)
+        axes.set_xlim(max(edges[shown[0]] - 0.05, -1), min(edges[shown[-1] + 1] + 0.05, 1))
+        axes.set_ylim(0, densities.max() * 1.08)
+        axes.set_xlabel("similarity of a retrieved token (cosine)")
+        axes.set_ylabel("density")
+        axes.legend(loc="best")
+        return to_svg(figure, "similarities", "Densities of the similarities of retrieved tokens")
+
+
+def k_prime_plot(analyses: Sequence[Content]) -> str:
+    """Metrics of f_XTR' against k', beside f_ColBERT; means over the datasets that reach every k'."""
+    shared = sorted(set.intersection(*(set(map(int, own["k_prime_metrics"])) for own in analyses)))
+    lookup = [{int(k): own for k, own in analysis["k_prime_metrics"].items()} for analysis in analyses]
+    with new_figure() as (figure, axes):
+        for metric, colour, marker in (("Recall@100", FIRST, "o"), ("nDCG@10", SECOND, "s")):
+            means = [100 * np.mean([own[k][metric] for own in lookup]) for k in shared]
+            exact = 100 * np.mean([analysis["colbert_metrics"][metric] for analysis in analyses])
+            axes.plot(shared, means, color=colour, marker=marker, markersize=4.5, label=f"{metric}, f_XTR′")
+            axes.axhline(exact, color=colour, linestyle="--", linewidth=1.1, label=f"{metric}, f_ColBERT")
+        axes.set_xscale("log")
+        axes.set_xticks(shared, [f"{k:,}" for k in shared])
+        axes.minorticks_off()
+        axes.set_xlabel("k′: tokens that each query token retrieves")
+        axes.set_ylabel("points of 100")
+        figure.legend(loc="outside upper center", ncols=2, handletextpad=0.4)
+        return to_svg(figure, "k-prime", "Recall@100 and nDCG@10 against k′")
