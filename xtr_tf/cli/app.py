@@ -17,8 +17,10 @@ import typer
 from xtr_tf.cli import (
     checkpoint,
     config,
+    data,
     doctor,
     encode,
+    evaluate,
     export,
     index,
     query,
@@ -42,6 +44,7 @@ app = typer.Typer(
 )
 app.command("doctor")(doctor.doctor)
 app.command("encode", context_settings={"allow_extra_args": True})(encode.encode)
+app.command("evaluate")(evaluate.evaluate)
 app.command("export")(export.export)
 app.command("verify")(verify.verify)
 app.command("search")(search.search)
@@ -51,8 +54,8 @@ app.command("train")(train.train)
 app.command("vocabulary")(train.vocabulary)
 app.add_typer(config.app, name="config")
 app.add_typer(index.app, name="index")
-app.add_typer(index.app, name="index")
 app.add_typer(checkpoint.app, name="checkpoint")
+app.add_typer(data.app, name="data")
 app.add_typer(tokenizer.app, name="tokenizer")
 
 

@@ -1,0 +1,140 @@
+"""Whole evaluations of a small random model on the example, as the library and as a command."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from xtr_tf.cli.app import app
+from xtr_tf.errors import InputError
+from xtr_tf.evaluation.datasets import Dataset, load_datasets
+from xtr_tf.evaluation.evaluate import evaluate_model
+from xtr_tf.evaluation.settings import EvaluationSettings
+
+SETTINGS = EvaluationSettings(k_prime=100, max_queries=40, analysis_queries=10, exact_queries=10, fusion=True)
+
+
+@pytest.fixture(scope="module")
+def report(
+    encoder_directory: Path, atlas: Dataset, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, Any]]:
+    out = tmp_path_factory.mktemp("report") / "report"
+    return out, evaluate_model(encoder_directory, [atlas], out, SETTINGS)
+
+
+def test_every_system_is_measured_on_the_same_queries(report: Any, atlas: Dataset) -> None:
+    out, content = report
+    systems = [system["key"] for system in content["systems"]]
+    assert systems == ["xtr", "colbert", "bm25", "bm25_words", "bm25_ngrams", "fusion"]
+    assert json.loads((out / "report.json").read_text()) == json.loads(json.dumps(content))
+    values = json.loads((out / "queries" / "atlas.json").read_text())
+    sampled = {query.id for query in atlas.sample(40).queries}
+    assert set(values["queries"]) == sampled
+    for system in systems:
+        assert {len(own) for own in values["values"][system].values()} == {40}
+        figure = content["datasets"][0]["figures"][system]["nDCG@10"]
+        assert figure["value"] == pytest.approx(np.mean(values["values"][system]["nDCG@10"]), abs=1e-5)
+        assert figure["low"] <= figure["value"] <= figure["high"]
+    assert content["datasets"][0]["honesty"]["queries_not_sampled"] == 140
+    assert content["datasets"][0]["honesty"]["queries_without_judgements"] == 720
+
+
+def test_run_files_give_the_same_figures(report: Any, atlas: Dataset) -> None:
+    import ir_measures
+
+    out, content = report
+    text = gzip.decompress((out / "runs" / "atlas.xtr.trec.gz").read_bytes()).decode()
+    run = list(ir_measures.read_trec_run(text))
+    grades = {query.id: dict(atlas.judgements[query.id]) for query in atlas.sample(40).queries}
+    found = ir_measures.calc_aggregate([ir_measures.nDCG @ 10, ir_measures.R @ 100], grades, run)
+    figures = content["datasets"][0]["figures"]["xtr"]
+    assert found[ir_measures.nDCG @ 10] == pytest.approx(figures["nDCG@10"]["value"])
+    assert found[ir_measures.R @ 100] == pytest.approx(figures["Recall@100"]["value"])
+
+
+def test_bm25_suits_each_language(report: Any, atlas: Dataset) -> None:
+    out, _ = report
+    content = json.loads((out / "queries" / "atlas.json").read_text())
+    for place, language in enumerate(content["languages"]):
+        suited = "bm25_ngrams" if language in ("ja", "zh") else "bm25_words"
+        values = content["values"]
+        assert values["bm25"]["nDCG@10"][place] == values[suited]["nDCG@10"][place]
+
+
+def test_a_model_does_not_differ_from_itself(
+    report: Any, encoder_directory: Path, atlas: Dataset, tmp_path: Path
+) -> None:
+    earlier, _ = report
+    settings = EvaluationSettings(k_prime=100, max_queries=40, analysis_queries=0, bm25=False)
+    content = evaluate_model(encoder_directory, [atlas], tmp_path / "new", settings, baseline=earlier)
+    comparison = content["comparisons"][0]
+    assert comparison["other"] == "baseline"
+    assert content["baseline"]["name"] == "encoder"
+    for row in (*comparison["datasets"], *comparison["languages"]):
+        assert row["value"] == pytest.approx(0, abs=1e-6)
+        assert row["verdict"] == "no clear difference"
+
+
+def test_exported_model_with_another_model_as_baseline(
+    exported_directory: Path, encoder_directory: Path, atlas: Dataset, tmp_path: Path
+) -> None:
+    content = evaluate_model(
+        exported_directory, [atlas], tmp_path / "report", SETTINGS, baseline=encoder_directory
+    )
+    [dataset] = content["datasets"]
+    assert content["model"]["name"] == "atlas/1"
+    assert "colbert" not in dataset["figures"]
+    # The export searches exactly and has the same vectors as the encoder's own index.
+    assert dataset["figures"]["xtr"]["nDCG@10"]["value"] == pytest.approx(
+        dataset["figures"]["baseline"]["nDCG@10"]["value"], abs=0.02
+    )
+    check = dataset["exact_check"]
+    assert check["queries"] == 10
+    assert set(check["metrics"]) == {"index", "exact_xtr", "exact_colbert"}
+    assert 0 < check["overlap_at_10"] <= 1
+    assert check["cut_documents"] > 0, "the model takes 64 tokens of a document"
+    assert "own index" in (tmp_path / "report" / "report.md").read_text()
+
+
+def test_command_writes_a_report_and_prints_a_table(
+    encoder_directory: Path, repository: Path, tmp_path: Path
+) -> None:
+    arguments = ["evaluate", str(encoder_directory), "--dataset", str(repository / "examples" / "atlas")]
+    arguments += ["--out", str(tmp_path / "report"), "--max-queries", "12", "--k-prime", "50"]
+    arguments += ["--analysis-queries", "4", "--split", "dev"]
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "atlas" in result.output
+    assert "BM25 n-grams" in result.output
+    assert {path.name for path in (tmp_path / "report").iterdir()} == {
+        *("report.html", "report.json", "report.md", "runs", "queries"),
+    }
+
+
+def test_wrong_paths_leave_nothing_behind(encoder_directory: Path, atlas: Dataset, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(InputError, match="The directory exists"):
+        evaluate_model(encoder_directory, [atlas], tmp_path / "mine")
+    with pytest.raises(InputError, match="A model is an encoder's directory"):
+        evaluate_model(tmp_path / "mine", [atlas], tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    with pytest.raises(InputError, match="Fusion needs BM25"):
+        EvaluationSettings(bm25=False, fusion=True)
+
+
+def test_earlier_report_without_the_dataset_is_refused(
+    report: Any, encoder_directory: Path, repository: Path, tmp_path: Path
+) -> None:
+    earlier, _ = report
+    datasets = load_datasets([repository / "examples" / "atlas"], "dev")
+    settings = EvaluationSettings(k_prime=50, max_queries=5, analysis_queries=0, bm25=False)
+    with pytest.raises(InputError, match="The earlier report lacks queries"):
+        evaluate_model(encoder_directory, datasets, tmp_path / "out", settings, baseline=earlier)
+    assert not (tmp_path / "out").exists()
