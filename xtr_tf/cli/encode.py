@@ -11,6 +11,7 @@ from xtr_tf.cli.runner import LOCAL, RunnerName, chosen_runner
 
 if TYPE_CHECKING:
     from xtr_tf.corpus.encode_corpus import EncodingReport
+    from xtr_tf.corpus.shard_task import Runner
 
 
 def encode(
@@ -19,6 +20,10 @@ def encode(
     model: Annotated[Path, typer.Option(help="The encoder's directory.")],
     out: Annotated[Path, typer.Option(help="Directory to write; that of an interrupted run continues it.")],
     runner: RunnerName = LOCAL,
+    staging: Annotated[
+        str,
+        typer.Option(help="Folder such as gs://bucket/path, where workers do not see this machine's files."),
+    ] = "",
     reuse: Annotated[
         Path | None, typer.Option(help="Earlier output: vectors of unchanged texts are copied.")
     ] = None,
@@ -68,10 +73,18 @@ def encode(
             language=language,
             shard_characters=shard_characters,
             reuse=reuse,
-            runner=chosen_runner(runner, context.args),
+            runner=_staged(chosen_runner(runner, context.args), staging),
             on_progress=line.show,
         )
     _print_report(report, out)
+
+
+def _staged(runner: Runner, staging: str) -> Runner:
+    if not staging:
+        return runner
+    from xtr_tf.corpus.staged_runner import StagedRunner
+
+    return StagedRunner(runner, staging)
 
 
 def _lines(path: Path | None) -> list[str]:
