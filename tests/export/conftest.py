@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from xtr_tf.runtime import SavedModelSession
 
 QUERIES = ["highest mountain on earth", "wie lang ist der Nil?", "東京"]
 
@@ -58,6 +60,12 @@ def exact_export(exact_retriever: BuiltRetriever, tmp_path_factory: pytest.TempP
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exporter, "build_signatures", lambda _: exact_retriever.signatures)
         return exporter.export_retriever(exact_retriever.retriever, base, card, queries=QUERIES).directory
+
+
+@pytest.fixture(scope="session")
+def exact_session(exact_export: Path) -> Iterator[SavedModelSession]:
+    with SavedModelSession(exact_export) as session:
+        yield session
 
 
 @pytest.fixture(scope="session")

@@ -42,18 +42,9 @@ def test_search_explains(exact_export):
     assert "mount" in printed
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("", "--top-k", 1), "Every query must contain text"),
-        (("nile", "--k-prime", 0), "`k_prime` must be at least 1"),
-        (("nile", "--top-k", 10**6), "`top_k` must be between"),
-        (("nile", "--imputation", "x"), "`imputation` must be one of"),
-    ],
-)
-def test_bad_searches(exact_export, arguments, message):
-    with pytest.raises(InputError, match=message):
-        run("search", exact_export, *arguments)
+def test_a_bad_search_is_one_sentence(exact_export):
+    with pytest.raises(InputError, match=r"^`k_prime` must be at least 1\. Received: 0\.$"):
+        run("search", exact_export, "nile", "--k-prime", 0)
 
 
 def test_no_model(tmp_path):

@@ -13,7 +13,6 @@ from xtr_tf.export import ModelCard, exporter
 from xtr_tf.export.gate import GateReport
 from xtr_tf.export.reference_case import read_cases
 from xtr_tf.export.reference_requests import default_queries
-from xtr_tf.runtime import SavedModelSession
 from xtr_tf.runtime.saved_model_file import read_meta_graph
 
 CARD = ModelCard(encoder={}, tokenizer={}, corpus={}, index={}, defaults={})
@@ -39,47 +38,47 @@ def test_the_directory_is_complete(exact_export):
     assert {case.signature for case in read_cases(exact_export)} == SIGNATURES
 
 
-def test_parameters_have_the_models_defaults(exact_export):
-    with SavedModelSession(exact_export) as session:
-        assert session.signatures.keys() == SIGNATURES
-        optional = {"k_prime", "top_k", "leaves", "imputation", "constant", "languages"}
-        for name in ("search", "search_vectors", "explain"):
-            assert session.signatures[name].optional == optional
-        assert session.signatures["search_tokens"].optional == {"k_prime", "leaves"}
-        default = session.run("serving_default", {"query": ["nile"]})
-        found = session.run("search", {"query": ["nile"]})
-        assert default["document_ids"].tolist() == found["document_ids"].tolist()
-        assert default["document_ids"].shape == (1, 5)
-        assert session.run("search", {"query": ["nile"], "top_k": 2})["document_ids"].shape == (1, 2)
+def test_parameters_have_the_models_defaults(exact_session):
+    signatures = exact_session.signatures
+    assert signatures.keys() == SIGNATURES
+    for name in ("search", "search_vectors", "explain"):
+        assert signatures[name].optional == {
+            *("k_prime", "top_k", "leaves"),
+            *("imputation", "constant", "languages"),
+        }
+    assert signatures["search_tokens"].optional == {"k_prime", "leaves"}
+    default = exact_session.run("serving_default", {"query": ["nile"]})
+    found = exact_session.run("search", {"query": ["nile"]})
+    assert default["document_ids"].tolist() == found["document_ids"].tolist()
+    assert default["document_ids"].shape == (1, 5)
+    assert exact_session.run("search", {"query": ["nile"], "top_k": 2})["document_ids"].shape == (1, 2)
 
 
-def test_bad_requests_are_sentences_through_the_runtime(exact_export):
-    with SavedModelSession(exact_export) as session:
-        for inputs, message in (
-            ({"k_prime": 0}, r"^`k_prime` must be at least 1. Received: 0\.$"),
-            ({"top_k": 10_001}, r"^`top_k` must be between 1 and 10000. Received: 10001\.$"),
-            ({"imputation": "x"}, r"^`imputation` must be one of .* Received: x\.$"),
-        ):
-            with pytest.raises(InputError, match=message):
-                session.run("search", {"query": ["nile"], **inputs})
-        with pytest.raises(
-            InputError, match=r"^Every query must contain text. Received: blank at position 0\.$"
-        ):
-            session.run("search", {"query": [" "]})
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({"k_prime": 0}, r"^`k_prime` must be at least 1. Received: 0\.$"),
+        ({"top_k": 10_001}, r"^`top_k` must be between 1 and 10000. Received: 10001\.$"),
+        ({"imputation": "x"}, r"^`imputation` must be one of .* Received: x\.$"),
+        ({"query": [" "]}, r"^Every query must contain text. Received: blank at position 0\.$"),
+    ],
+)
+def test_bad_requests_are_sentences_through_the_runtime(exact_session, inputs, message):
+    with pytest.raises(InputError, match=message):
+        exact_session.run("search", {"query": ["nile"], **inputs})
 
 
-def test_warm_up_requests_run(exact_export):
+def test_warm_up_requests_run(exact_export, exact_session):
     from tensorflow_serving.apis import prediction_log_pb2
 
     records = tf.data.TFRecordDataset(str(exact_export / "assets.extra" / "tf_serving_warmup_requests"))
     seen = set()
-    with SavedModelSession(exact_export) as session:
-        for record in records.as_numpy_iterator():
-            request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
-            assert request.model_spec.name == "atlas"
-            inputs = {name: tf.make_ndarray(value) for name, value in request.inputs.items()}
-            assert session.run(request.model_spec.signature_name, inputs)
-            seen.add(request.model_spec.signature_name)
+    for record in records.as_numpy_iterator():
+        request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
+        assert request.model_spec.name == "atlas"
+        inputs = {name: tf.make_ndarray(value) for name, value in request.inputs.items()}
+        assert exact_session.run(request.model_spec.signature_name, inputs)
+        seen.add(request.model_spec.signature_name)
     assert seen == SIGNATURES
 
 

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -42,10 +43,10 @@ class Published:
 
 
 @pytest.fixture(scope="module")
-def published(directories, tmp_path_factory) -> dict[str, Published]:
+def published(exact_export, directories, tmp_path_factory) -> dict[str, Published]:
     base = tmp_path_factory.mktemp("kinds")
-    models = {}
-    for kind in KINDS:
+    models = {"exact": Published(exact_export, LIBRARIES["exact"])}
+    for kind in ("scann", "core"):
         assembly = assemble_retriever(
             directories / "encoder", directories / "vectors", directories / kind, SearchDefaults(100, 5)
         )
@@ -54,7 +55,15 @@ def published(directories, tmp_path_factory) -> dict[str, Published]:
     return models
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.fixture(scope="module")
+def sessions(published) -> Iterator[dict[str, SavedModelSession]]:
+    opened = {kind: SavedModelSession(model.directory) for kind, model in published.items()}
+    yield opened
+    for session in opened.values():
+        session.close()
+
+
+@pytest.mark.parametrize("kind", ["scann", "core"])
 def test_a_fresh_process_needs_only_these_libraries(published, kind):
     assert sorted(published[kind].op_libraries) == LIBRARIES[kind]
 
@@ -98,12 +107,10 @@ def test_pythons_own_loader_agrees(published, kind):
         assert differences(case, answer, 1e-5) == [], case.signature
 
 
-def test_all_kinds_find_the_same_when_nothing_is_left_out(published):
+def test_all_kinds_find_the_same_when_nothing_is_left_out(sessions):
     """With every token retrieved, only the precision of the stored vectors differs."""
-    answers = {}
-    for kind in KINDS:
-        with SavedModelSession(published[kind].directory) as session:
-            answers[kind] = session.run("search", {"query": QUERIES, "top_k": 60, **EVERYTHING})
+    request = {"query": QUERIES, "top_k": 60, **EVERYTHING}
+    answers = {kind: session.run("search", request) for kind, session in sessions.items()}
     exact = answers["exact"]
     for kind, tolerance in (("core", 0.01), ("scann", 0.1)):
         for query in range(len(QUERIES)):
@@ -117,22 +124,19 @@ def test_all_kinds_find_the_same_when_nothing_is_left_out(published):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_empty_and_blank_batches(published, kind):
-    with SavedModelSession(published[kind].directory) as session:
-        assert session.run("serving_default", {"query": []})["document_ids"].shape == (0, 5)
-        blank = session.run("serving_default", {"query": ["", " "]})
-        assert set(blank["document_ids"].ravel()) == {b""}
-        assert session.run("explain", {"query": []})["retrieved"].shape[0] == 0
+def test_empty_and_blank_batches(sessions, kind):
+    session = sessions[kind]
+    assert session.run("serving_default", {"query": []})["document_ids"].shape == (0, 5)
+    blank = session.run("serving_default", {"query": ["", " "]})
+    assert set(blank["document_ids"].ravel()) == {b""}
+    assert session.run("explain", {"query": []})["retrieved"].shape[0] == 0
 
 
-def test_two_versions_at_once_do_not_mix(published):
-    """Resources of two models in one process are apart, whatever they are called."""
-    directory = published["scann"].directory
-    first, second = SavedModelSession(directory), SavedModelSession(directory)
-    before = first.run("serving_default", {"query": QUERIES})
-    first.close()
-    after = second.run("serving_default", {"query": QUERIES})
-    second.close()
+def test_closing_one_session_leaves_another_of_the_same_model_alone(published, sessions):
+    """Their ScaNN resources have the same name, yet are apart."""
+    with SavedModelSession(published["scann"].directory) as short_lived:
+        before = short_lived.run("serving_default", {"query": QUERIES})
+    after = sessions["scann"].run("serving_default", {"query": QUERIES})
     assert before["document_ids"].tolist() == after["document_ids"].tolist()
 
 
