@@ -1,0 +1,73 @@
+"""Curves of latency against overlap, and how they are compared: at equal or better overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Point(NamedTuple):
+    """One setting of an engine."""
+
+    overlap: float
+    milliseconds: float
+
+
+def overlap(found: Sequence[Sequence[int]], exact: np.ndarray) -> float:
+    """Mean share of the exact top documents that were found."""
+    return float(np.mean([len(set(a) & set(b.tolist())) / len(b) for a, b in zip(found, exact, strict=True)]))
+
+
+def reciprocal_rank(found: Sequence[Sequence[int]], gold: Sequence[set[int]]) -> float:
+    """Mean reciprocal rank of the first relevant document among the top ones."""
+    ranks = [
+        next((1 / (rank + 1) for rank, document in enumerate(own) if document in relevant), 0.0)
+        for own, relevant in zip(found, gold, strict=True)
+    ]
+    return float(np.mean(ranks))
+
+
+def frontier(points: Sequence[Point]) -> list[Point]:
+    """The points that no other beats in both respects, by rising overlap and latency."""
+    best: list[Point] = []
+    for point in sorted(points, key=lambda point: (point.milliseconds, -point.overlap)):
+        if not best or point.overlap > best[-1].overlap:
+            best.append(point)
+    return best
+
+
+def milliseconds_at(points: Sequence[Point], wanted: float) -> float | None:
+    """Latency of a curve at an overlap, interpolated between the settings around it.
+
+    Below its lowest setting a curve is as fast as that setting: no engine is credited with
+    speed it was not seen to have. Above its highest it has no value.
+    """
+    curve = frontier(points)
+    if not curve or wanted > curve[-1].overlap:
+        return None
+    return float(np.interp(wanted, [p.overlap for p in curve], [p.milliseconds for p in curve]))
+
+
+def ratios(ours: Sequence[Point], theirs: Sequence[Point]) -> list[tuple[float, float]]:
+    """How many times faster we are, at the overlap of each point on their frontier that we reach.
+
+    Returns:
+        Pairs of overlap and ratio.
+    """
+    found = []
+    for point in frontier(theirs):
+        own = milliseconds_at(ours, point.overlap)
+        if own is not None:
+            found.append((point.overlap, point.milliseconds / own))
+    return found
+
+
+def points_of(records: Sequence[dict[str, Any]], yardstick: str, threads: int, *engines: str) -> list[Point]:
+    """The points of some engines by one yardstick (`overlap_xtr` or `overlap_colbert`)."""
+    return [
+        Point(record[yardstick], record["p50_ms"])
+        for record in records
+        if record["engine"] in engines and record["threads"] == threads and record.get(yardstick) is not None
+    ]

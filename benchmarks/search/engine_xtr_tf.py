@@ -1,0 +1,112 @@
+"""xtr-tf: assembled ScaNN and core ops, each a SavedModel run by TensorFlow's C library."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+from token_set import TOP_K, TokenSet, built, engine_arguments, measure, report, resident_bytes
+
+LEAVES = {
+    "scann": (8, 16, 32, 48, 80, 160, 320),
+    "scann-int8": (8, 16, 32, 48, 80, 160, 320),
+    "core": (1, 2, 4, 8, 16, 32, 64),
+}
+LARGE_K_PRIMES = {2_000: (16, 32, 64, 128), 4_000: (32, 64, 128), 10_000: (128, 256), 40_000: (200, 400, 800)}
+
+
+def build(tokens: TokenSet, folder: Path) -> None:
+    from xtr_tf.config.schema import IndexConfig
+    from xtr_tf.index.build import build_index
+    from xtr_tf.index.vector_source import ArrayVectors
+
+    source = ArrayVectors(tokens.vectors, tokens.document_of_token)
+    configs = {
+        "scann": IndexConfig(),
+        "scann-int8": IndexConfig(reordering=True),
+        "core": IndexConfig(kind="core"),
+    }
+    for name, config in configs.items():
+        start = time.perf_counter()
+        index = build_index(source, folder / name / "index", config)
+        seconds = time.perf_counter() - start
+        _export(index, folder / name / "model")
+        built(folder / name / "model", seconds)
+
+
+def _export(index, folder: Path) -> None:  # type: ignore[no-untyped-def]
+    import tensorflow as tf
+
+    from xtr_tf.scoring import score_documents
+    from xtr_tf.search.searcher_from_index import searcher_from_index
+
+    module = tf.Module()
+    module.searcher = searcher_from_index(index)
+    module.document_of_token = tf.Variable(index.document_of_token, trainable=False)
+    signature = [
+        tf.TensorSpec([None, index.dim], name="vectors"),
+        tf.TensorSpec([], tf.int32, name="k_prime"),
+        tf.TensorSpec([], tf.int32, name="leaves"),
+    ]
+
+    @tf.function(input_signature=signature)
+    def search(vectors, k_prime, leaves):  # type: ignore[no-untyped-def]
+        hits = module.searcher.search(vectors, k_prime, leaves)
+        mask = tf.ones([1, tf.shape(vectors)[0]], tf.bool)
+        return score_documents(hits, mask, module.document_of_token, index.num_documents, TOP_K)._asdict()
+
+    @tf.function(input_signature=signature)
+    def tokens(vectors, k_prime, leaves):  # type: ignore[no-untyped-def]
+        hits = module.searcher.search(vectors, k_prime, leaves)
+        return {"cutoffs": hits.cutoffs, "last": hits.token_ids[:, -1]}
+
+    tf.saved_model.save(module, str(folder), signatures={"search": search, "tokens": tokens})
+
+
+def run(tokens: TokenSet, folder: Path, threads: int, repeats: int) -> None:
+    from xtr_tf.runtime.saved_model_session import SavedModelSession
+    from xtr_tf.runtime.session_options import SessionOptions
+
+    for name, all_leaves in LEAVES.items():
+        before = resident_bytes()
+        options = SessionOptions(intra_op_threads=threads, inter_op_threads=threads)
+        with SavedModelSession(folder / name / "model", options=options) as session:
+            details = json.loads((folder / name / "model" / "built.json").read_text())
+            details["memory_bytes"] = resident_bytes() - before
+            settings = [(1_000, leaves) for leaves in all_leaves]
+            if name == "scann":
+                settings += [(k, leaves) for k, own in LARGE_K_PRIMES.items() for leaves in own]
+            for k_prime, leaves in settings:
+                _measure_setting(session, name, k_prime, leaves, tokens, threads, repeats, details)
+
+
+def _measure_setting(session, name, k_prime, leaves, tokens, threads, repeats, details):  # type: ignore[no-untyped-def]
+    request = {"k_prime": np.int32(k_prime), "leaves": np.int32(leaves)}
+
+    def search(vectors: np.ndarray) -> np.ndarray:
+        return session.run("search", {"vectors": vectors, **request})["ordinals"][0]
+
+    def only_tokens(vectors: np.ndarray) -> list[int]:
+        session.run("tokens", {"vectors": vectors, **request})
+        return []
+
+    few = repeats if k_prime <= 10_000 else 1
+    measured = measure(search, tokens.queries, few)
+    alone = measure(only_tokens, tokens.queries, few)
+    measured["scoring_share"] = max(0.0, 1 - alone["mean_ms"] / measured["mean_ms"])
+    report(f"xtr-tf {name}", f"k'={k_prime}, {leaves} leaves", threads, k_prime, {**measured, **details})
+
+
+def main() -> None:
+    arguments = engine_arguments(__doc__)
+    tokens = TokenSet(arguments.vectors, arguments.tokens, arguments.queries)
+    if arguments.step == "build":
+        build(tokens, arguments.index)
+    else:
+        run(tokens, arguments.index, arguments.threads, arguments.repeats)
+
+
+if __name__ == "__main__":
+    main()

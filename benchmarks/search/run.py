@@ -1,0 +1,194 @@
+"""`make bench-search`: every engine over the same token vectors, on one thread and on two.
+
+Prints a table, draws `latency_overlap.svg`, and ends with one RESULT line. Competitors run in
+environments of their own, made under `.bench/`; real vectors come from the measurement data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from curves import milliseconds_at, overlap, points_of, ratios, reciprocal_rank
+from environments import PACKAGES, environment
+from token_set import TokenSet
+from truth import exact_answers
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[1]
+WORK = REPOSITORY / ".bench"
+# Engine to the environment it needs; None is xtr-tf's own.
+ENGINES = {"xtr_tf": None, "faiss": None, "notebook": None, "warp": "warp", "plaid": "plaid"}
+
+
+def prepare_vectors(tokens: int) -> Path:
+    """Encodes the measurement data, or makes clustered vectors where it is absent."""
+    folder = WORK / "vectors"
+    enough = [path for path in folder.glob("minilm-*") if path.name.split("-")[1].isdigit()]
+    enough = [path for path in enough if int(path.name.split("-")[1]) >= tokens]
+    if enough:
+        return min(enough, key=lambda path: int(path.name.split("-")[1]))
+    data = Path(os.environ.get("XTR_TF_DATA", REPOSITORY.parent / "shared" / "data"))
+    python = environment(WORK, "encoder") if data.is_dir() else None
+    if python is None:
+        from synthetic import write_clustered
+
+        return write_clustered(folder / f"clustered-{tokens}", tokens)
+    out = folder / f"minilm-{tokens}"
+    command = [
+        str(python),
+        str(HERE / "encode.py"),
+        "--data",
+        str(data),
+        "--out",
+        str(out),
+        "--tokens",
+        str(tokens),
+    ]
+    subprocess.run(command, check=True)
+    return out
+
+
+def run_engine(
+    name: str, python: Path, vectors: Path, arguments: argparse.Namespace
+) -> Iterator[dict[str, Any]]:
+    """Builds an engine's index unless it is there, then measures it; yields its points."""
+    index = WORK / "search" / f"{vectors.name}-{arguments.tokens}" / name
+    common = ["--vectors", str(vectors), "--tokens", str(arguments.tokens), "--index", str(index)]
+    script = str(HERE / f"engine_{name}.py")
+    if not (index / "complete").is_file():
+        _call([str(python), script, "build", *common], 2)
+        (index / "complete").touch()
+    for threads in arguments.threads:
+        limits = [
+            "--threads",
+            str(threads),
+            "--repeats",
+            str(arguments.repeats),
+            "--queries",
+            str(arguments.queries),
+        ]
+        for line in _call([str(python), script, "measure", *common, *limits], threads):
+            if line.startswith("POINT "):
+                yield json.loads(line.removeprefix("POINT "))
+
+
+def _call(command: list[str], threads: int) -> list[str]:
+    limits = ("OMP_NUM_THREADS", "RAYON_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    variables = {**os.environ, **dict.fromkeys(limits, str(threads)), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    finished = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    if finished.returncode:
+        print(finished.stderr[-2_000:], file=sys.stderr)
+        raise SystemExit(f"failed: {' '.join(command[1:3])}")
+    return finished.stdout.splitlines()
+
+
+def judge(record: dict[str, Any], tokens: TokenSet, exact: dict[str, np.ndarray]) -> None:
+    """Adds overlaps and the reciprocal rank of the gold document."""
+    found = record.pop("found")
+    every = slice(None, None, len(tokens.queries) // len(found))
+    picked = {name: answers[every][: len(found)] for name, answers in exact.items()}
+    record["overlap_colbert"] = overlap(found, picked["colbert"])
+    yardstick = picked.get(f"xtr-{record['k_prime']}")
+    record["overlap_xtr"] = None if yardstick is None else overlap(found, yardstick)
+    record["mrr"] = reciprocal_rank(found, tokens.gold[every][: len(found)])
+
+
+def summarise(records: list[dict[str, Any]], tokens: int) -> str:
+    """The RESULT line: ratios at equal or better overlap, by p50."""
+    scann = ("xtr-tf scann", "xtr-tf scann-int8")
+
+    def at_k(k_prime: int) -> list[dict[str, Any]]:
+        return [record for record in records if record["k_prime"] == k_prime]
+
+    def best_ratio(threads: int) -> float:
+        theirs = points_of(at_k(1_000), "overlap_xtr", threads, "FAISS")
+        found = ratios(points_of(at_k(1_000), "overlap_xtr", threads, *scann), theirs)
+        return found[-1][1] if found else float("nan")
+
+    def worst_ratio(own: list[dict[str, Any]], yardstick: str, ours: tuple[str, ...], theirs: str) -> float:
+        found = ratios(points_of(own, yardstick, 1, *ours), points_of(own, yardstick, 1, theirs))
+        return min((ratio for _, ratio in found), default=float("nan"))
+
+    reached = points_of(at_k(1_000), "overlap_xtr", 1, "xtr-tf scann")
+    wanted = min(0.9, max((point.overlap for point in reached), default=0.0))
+    core = milliseconds_at(points_of(at_k(1_000), "overlap_xtr", 1, "xtr-tf core"), wanted)
+    own = milliseconds_at(reached, wanted)
+    plain = [
+        record for record in at_k(1_000) if record["engine"] == "xtr-tf scann" and record["threads"] == 1
+    ]
+    values = {
+        "faiss_ratio_1t": best_ratio(1),
+        "faiss_ratio_2t": best_ratio(2),
+        "warp_ratio": worst_ratio(records, "overlap_colbert", ("xtr-tf scann",), "xtr-warp-rs"),
+        "plaid_ratio": worst_ratio(records, "overlap_colbert", ("xtr-tf scann",), "fast-plaid"),
+        "notebook_ratio": worst_ratio(at_k(40_000), "overlap_xtr", ("xtr-tf scann",), "notebook"),
+        "scoring_share": float(np.median([record["scoring_share"] for record in plain])),
+        "core_ratio": core / own if core and own else float("nan"),
+        "overlap": max((point.overlap for point in reached), default=0.0),
+        "bytes_per_token": plain[0]["disk_bytes"] / tokens,
+    }
+    return "RESULT bench-search " + " ".join(f"{name}={value:.3g}" for name, value in values.items())
+
+
+def print_table(records: list[dict[str, Any]], tokens: int) -> None:
+    print(
+        f"{'engine':18} {'setting':58} {'thr':>3} {'p50':>8} {'p99':>8} {'xtr':>6} {'colb':>6} {'MRR':>6} "
+        f"{'build s':>8} {'B/tok':>6} {'RAM/tok':>7}"
+    )
+    for r in records:
+        xtr = "" if r["overlap_xtr"] is None else f"{r['overlap_xtr']:.3f}"
+        print(
+            f"{r['engine']:18} {r['setting']:58} {r['threads']:3} {r['p50_ms']:8.2f} {r['p99_ms']:8.2f} "
+            f"{xtr:>6} {r['overlap_colbert']:6.3f} {r['mrr']:6.3f} {r['build_seconds']:8.0f} "
+            f"{r['disk_bytes'] / tokens:6.0f} {r['memory_bytes'] / tokens:7.0f}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--large", action="store_true", help="5M tokens instead of 1M")
+    parser.add_argument("--tokens", type=int, default=0, help="another number of tokens")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--queries", type=int, default=100)
+    parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=list(ENGINES))
+    arguments = parser.parse_args()
+    arguments.tokens = arguments.tokens or (5_000_000 if arguments.large else 1_000_000)
+    vectors = prepare_vectors(arguments.tokens)
+    tokens = TokenSet(vectors, arguments.tokens, arguments.queries)
+    load = os.getloadavg()[0]
+    own = ", ".join(f"{name} {version(name)}" for name in ("tensorflow", "scann", "faiss-cpu", "numpy"))
+    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {load:.1f}; {own}")
+    print(f"{len(tokens.vectors)} tokens of {tokens.num_documents} passages: {tokens.source}")
+    cache = WORK / "search" / f"{vectors.name}-{arguments.tokens}" / f"exact-{arguments.queries}.npz"
+    exact = exact_answers(tokens, cache)
+    records: list[dict[str, Any]] = []
+    for name in arguments.engines:
+        home = ENGINES[name]
+        python = Path(sys.executable) if home is None else environment(WORK, home)
+        if python is None:
+            continue
+        print(f"{name} ({', '.join(PACKAGES[home]) if home else 'own environment'}) …", flush=True)
+        for record in run_engine(name, python, vectors, arguments):
+            judge(record, tokens, exact)
+            records.append(record)
+    print_table(records, len(tokens.vectors))
+    from plot import plot
+
+    plot(records, HERE / "latency_overlap.svg")
+    print(f"load {load:.1f} before, {os.getloadavg()[0]:.1f} after")
+    print(summarise(records, len(tokens.vectors)))
+
+
+if __name__ == "__main__":
+    main()
