@@ -19,6 +19,7 @@ from xtr_tf.losses import (
     token_retrieval_scores,
 )
 from xtr_tf.losses.token_retrieval import TokenRetrieval
+from xtr_tf.training.replicas import gather_over_replicas
 
 
 class BatchLoss(NamedTuple):
@@ -47,11 +48,11 @@ def batch_loss(config: LossConfig, batch: Batch, queries: tf.Tensor, documents: 
     """
     context = tf.distribute.get_replica_context()
     local_documents = tf.shape(documents)[0]
-    documents = _gather(context, documents)
-    document_mask = _gather(context, batch.document_ids) != 0
+    documents = gather_over_replicas(documents)
+    document_mask = gather_over_replicas(batch.document_ids) != 0
     query_mask = batch.query_ids != 0
     labels = context.replica_id_in_sync_group * local_documents + tf.range(tf.shape(queries)[0])
-    known_answers = false_negatives(batch.positive_keys, _gather(context, batch.document_keys), labels)
+    known_answers = false_negatives(batch.positive_keys, gather_over_replicas(batch.document_keys), labels)
     candidates = tf.reduce_any(document_mask, axis=1)[None, :] & ~known_answers
 
     statistics: dict[str, tf.Tensor] = {}
@@ -109,11 +110,6 @@ def _nan_unless_finite(*vectors: tf.Tensor) -> tf.Tensor:
     """0, or NaN if a vector is not finite: a maximum may pass over NaN, and the loss must not."""
     total = tf.add_n([tf.reduce_sum(tf.stop_gradient(part)) for part in vectors])
     return tf.where(tf.math.is_finite(total), 0.0, float("nan"))
-
-
-def _gather(context: tf.distribute.ReplicaContext, tensor: tf.Tensor) -> tf.Tensor:
-    """Concatenates a tensor of all replicas, in their order."""
-    return tensor if context.num_replicas_in_sync == 1 else context.all_gather(tensor, axis=0)
 
 
 def _is_tpu() -> bool:

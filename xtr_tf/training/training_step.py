@@ -18,6 +18,7 @@ from xtr_tf.errors import InputError
 from xtr_tf.training.batch_loss import statistic_names
 from xtr_tf.training.gradients import chunked_gradients, whole_batch_gradients
 from xtr_tf.training.optimizer import Gradient, Optimizer, combine_duplicates, global_norm, scale
+from xtr_tf.training.replicas import gather_over_replicas
 from xtr_tf.training.schedule import learning_rate
 
 Metrics = dict[str, tf.Tensor]
@@ -121,8 +122,8 @@ class TrainingStep:
 def _sum_over_replicas(context: tf.distribute.ReplicaContext, gradient: Gradient) -> Gradient:
     """The sum of all replicas' gradients; sparse ones are put together, rows of equal index apart."""
     if isinstance(gradient, tf.IndexedSlices):
-        values = context.all_gather(gradient.values, axis=0)
-        return tf.IndexedSlices(values, context.all_gather(gradient.indices, axis=0), gradient.dense_shape)
+        values, indices = gather_over_replicas(gradient.values), gather_over_replicas(gradient.indices)
+        return tf.IndexedSlices(values, indices, gradient.dense_shape)
     return context.all_reduce(tf.distribute.ReduceOp.SUM, gradient)
 
 
