@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xtr_tf import scoring
-from xtr_tf.scoring import IMPUTATIONS, flatten_queries, score_documents
+from xtr_tf.scoring import (
+    IMPUTATIONS,
+    RankedDocuments,
+    flatten_queries,
+    rescore_documents,
+    score_documents,
+)
 from xtr_tf.search.exact_searcher import ExactSearcher
 from xtr_tf.search.token_hits import hits_from_padded
 
@@ -138,6 +144,28 @@ def test_a_query_without_tokens_finds_nothing():
     )  # fmt: skip
     assert (ordinals == -1).all()
     assert np.isneginf(scores).all()
+
+
+def test_rescoring_ranks_candidates_by_f_colbert():
+    generator = np.random.default_rng(0)
+    queries, vectors = normalised(generator, 3, 4, 8), normalised(generator, 40, 8)
+    mask = np.array([[True] * 4, [True, False, True, False], [True] * 4])
+    offsets = np.array([0, 10, 10, 25, 40], np.int32)
+    ordinals = tf.constant([[3, 0, 2], [2, -1, -1], [1, 3, 0]])
+    ranked = RankedDocuments(ordinals, tf.zeros([3, 3]))
+    found = tf.function(rescore_documents)(ranked, queries, mask, tf.constant(vectors), tf.constant(offsets))
+
+    def colbert(query, document):
+        own = vectors[offsets[document] : offsets[document + 1]]
+        return (query @ own.T).max(axis=1).mean() if len(own) else -np.inf
+
+    for row, candidates in enumerate(ordinals.numpy()):
+        expected = {d: colbert(queries[row][mask[row]], d) for d in candidates if d >= 0}
+        order = [d for d in sorted(expected, key=lambda d: -expected[d]) if np.isfinite(expected[d])]
+        assert found.ordinals[row].numpy().tolist() == order + [-1] * (3 - len(order))
+        np.testing.assert_allclose(
+            found.scores[row], [expected[d] for d in order] + [-np.inf] * (3 - len(order)), atol=1e-6
+        )
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,48 @@ def _distinct(documents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return distinct, tf.reshape(places, tf.shape(documents))
 
 
+def rescore_documents(
+    ranked: RankedDocuments,
+    encodings: tf.Tensor,
+    query_mask: tf.Tensor,
+    vectors: tf.Tensor,
+    document_offsets: tf.Tensor,
+) -> RankedDocuments:
+    """Ranks candidates anew by exact f_ColBERT, where token vectors are kept.
+
+    Args:
+        ranked: Candidates, `[queries, candidates]`.
+        encodings: `[queries, length, dim]` float32.
+        query_mask: `[queries, length]`, true (or 1) where there is a token.
+        vectors: `[tokens, dim]` variable or tensor of floats, in the order of the corpus.
+        document_offsets: `[documents + 1]` integers; tokens of document `i` are `[i]` to `[i + 1]`.
+
+    Returns:
+        The same documents in their new order, `[queries, candidates]`.
+    """
+
+    def rescore_query(query: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> RankedDocuments:
+        ordinals, encoding, mask = query
+        present = tf.maximum(ordinals, 0)
+        starts, ends = tf.gather(document_offsets, present), tf.gather(document_offsets, present + 1)
+        tokens = tf.ragged.range(starts, tf.where(ordinals >= 0, ends, starts))
+        kept = tf.cast(tf.gather(vectors, tokens.flat_values), tf.float32)
+        similarities = tf.matmul(kept, tf.boolean_mask(encoding, mask), transpose_b=True)
+        best = tf.math.unsorted_segment_max(similarities, tokens.value_rowids(), tf.size(ordinals))
+        scores = tf.math.divide_no_nan(tf.reduce_sum(best, axis=1), tf.cast(tf.shape(best)[1], tf.float32))
+        scores = tf.where(tokens.row_lengths() > 0, scores, -float("inf"))
+        return _top_documents(ordinals, scores, tf.size(ordinals))
+
+    return tf.map_fn(
+        rescore_query,
+        (ranked.ordinals, encodings, tf.cast(query_mask, tf.bool)),
+        fn_output_signature=RankedDocuments(
+            tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.float32)
+        ),
+        parallel_iterations=_QUERIES_AT_ONCE,
+    )
+
+
 def missing_similarities(cutoffs: tf.Tensor, imputation: tf.Tensor, constant: tf.Tensor | float) -> tf.Tensor:
     """The similarity that stands in for what a row did not retrieve, `[rows]` float32; 0 under `none`."""
     constant = tf.convert_to_tensor(constant, tf.float32)
