@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -86,3 +87,13 @@ def model(vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def atlas(repository: Path) -> Path:
     """The example corpus: 300 documents, many longer than a passage of 64 tokens."""
     return repository / "examples" / "atlas"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _load_encoders_once() -> Iterator[None]:
+    """Tests of one process share loaded encoders, as the workers of a job do."""
+    from xtr_tf.corpus.document_encoder import DocumentEncoder
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DocumentEncoder, "load", functools.lru_cache(maxsize=4)(DocumentEncoder.load))
+        yield
