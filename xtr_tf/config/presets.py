@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 
 from xtr_tf.config.run import RunConfig
-from xtr_tf.config.schema import EncoderConfig
+from xtr_tf.config.schema import DataConfig, EncoderConfig, LossConfig, TrainingConfig
 
 _T5_VOCABULARY_SIZE = 32_128
 
@@ -62,6 +62,16 @@ ENCODER_PRESETS: dict[str, EncoderConfig] = {
     },
 }
 
+# The recipe of the XTR paper. It chose k_train for each batch size among 32, 64, 128, 256 and 320.
+_xtr_base_en = RunConfig(
+    encoder=ENCODER_PRESETS["t5_base"],
+    loss=LossConfig(k_train=256),
+    data=DataConfig(hard_negatives=1),
+    training=TrainingConfig(steps=50_000, batch_size=256, learning_rate=1e-3),
+)
+
 RUN_PRESETS: dict[str, RunConfig] = {
-    name: RunConfig(encoder=encoder) for name, encoder in ENCODER_PRESETS.items()
+    **{name: RunConfig(encoder=encoder) for name, encoder in ENCODER_PRESETS.items()},
+    "xtr_base_en": _xtr_base_en,
+    "mxtr_base": dataclasses.replace(_xtr_base_en, encoder=ENCODER_PRESETS["mt5_base"]),
 }
