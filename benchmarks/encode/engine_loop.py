@@ -19,8 +19,9 @@ Encode = Callable[[np.ndarray], np.ndarray]
 def serve(encode: Encode, versions: str) -> None:
     """Answers commands until standard input ends.
 
-    Commands: `{"batches": FILE, "keep": FILE or null}` encodes every batch of an `.npz` file, in
-    order, and answers with the seconds of each; the vectors of the first are kept if asked.
+    Commands: `{"batches": FILE, "clock": "wall" or "cpu", "keep": FILE or null}` encodes every batch
+    of an `.npz` file, in order, and answers with the seconds of each; the vectors of the first are
+    kept if asked.
 
     Args:
         encode: `[batch, length]` int32 ids to `[batch, length, dim]` vectors, in memory.
@@ -31,11 +32,12 @@ def serve(encode: Encode, versions: str) -> None:
         command = json.loads(line)
         with np.load(command["batches"]) as file:
             batches = [file[name] for name in file.files]
+        clock = {"wall": time.perf_counter, "cpu": time.process_time}[command["clock"]]
         seconds = []
         for batch in batches:
-            start = time.perf_counter()
+            start = clock()
             vectors = encode(batch)
-            seconds.append(time.perf_counter() - start)
+            seconds.append(clock() - start)
             if command["keep"] and len(seconds) == 1:
                 np.save(command["keep"], vectors)
         print(json.dumps({"seconds": seconds}), flush=True)

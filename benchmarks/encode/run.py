@@ -1,6 +1,7 @@
 """Documents per second and query latency of our encoder against transformers on torch.
 
     make bench-encode
+    .venv/bin/python benchmarks/encode/run.py --cpu-time    # one thread's CPU time, on a busy machine
 
 Each engine is a process of its own. They take turns round by round, so that other load on the
 machine hits both, and each round's ratio is of neighbours in time; the medians are reported.
@@ -20,11 +21,14 @@ import time
 from pathlib import Path
 
 import numpy as np
-from workload import length_sorted_batches, make_workload, write_weights
+from workload import length_sorted_batches, make_workload, spread, write_weights
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 THREADS = 2
+BATCH_SIZE = 32
+# Torch's threads wait for each other without sleeping: beside other processes they lose far more than ours.
+QUIET_LOAD = 0.5
 TOLERANCE = 2e-5
 # Torch's worker threads spin for a while after their work; the other engine must not pay for it.
 PAUSE_SECONDS = 0.5
@@ -38,22 +42,25 @@ class Engine:
         python: The interpreter of its environment.
         script: Its file beside this one.
         weights: The weights both engines load.
+        threads: How many it may use.
+        clock: `wall`, or `cpu` for the process's own time.
     """
 
-    def __init__(self, name: str, python: Path, script: str, weights: Path) -> None:
+    def __init__(self, name: str, python: Path, script: str, weights: Path, threads: int, clock: str) -> None:
         self.name = name
+        self._clock = clock
         self._process = subprocess.Popen(
-            [str(python), str(HERE / script), str(weights), str(THREADS)],
+            [str(python), str(HERE / script), str(weights), str(threads)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": str(THREADS)},
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": str(threads)},
         )
         self.versions = self._answer()["versions"]
 
     def seconds(self, batches: Path, keep: Path | None = None) -> list[float]:
         """Encodes the batches of a file and returns how long each took."""
-        command = {"batches": str(batches), "keep": str(keep) if keep else None}
+        command = {"batches": str(batches), "clock": self._clock, "keep": str(keep) if keep else None}
         self._process.stdin.write(json.dumps(command) + "\n")
         self._process.stdin.flush()
         seconds = self._answer()["seconds"]
@@ -75,37 +82,44 @@ class Engine:
 def main() -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--documents", type=int, default=96, help="documents a round")
+    parser.add_argument("--batches", type=int, default=4, help="batches of 32 documents a round")
     parser.add_argument("--queries", type=int, default=100, help="queries a round")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--cpu-time", action="store_true", help="one thread each, timed by its CPU time")
     arguments = parser.parse_args()
 
     folder = REPOSITORY / ".bench" / "encode"
     folder.mkdir(parents=True, exist_ok=True)
-    workload = make_workload(arguments.documents, arguments.queries)
+    workload = make_workload(arguments.queries)
+    batches = spread(length_sorted_batches(workload.documents, BATCH_SIZE), arguments.batches)
+    documents = [row[row != 0][np.newaxis] for batch in batches for row in batch]
+    queries = [query[np.newaxis] for query in workload.queries]
     files = {
-        "documents, batch 1": _write(folder / "documents_1.npz", workload.documents, 1),
-        "documents, batch 32": _write(folder / "documents_32.npz", workload.documents, 32),
-        "queries, batch 1": _write(folder / "queries_1.npz", workload.queries, 1),
+        "documents, batch 1": _write(folder / "documents_1.npz", documents),
+        f"documents, batch {BATCH_SIZE}": _write(folder / f"documents_{BATCH_SIZE}.npz", batches),
+        "queries, batch 1": _write(
+            folder / "queries_1.npz", [query[np.newaxis] for query in workload.queries]
+        ),
     }
     weights = folder / "weights.safetensors"
     write_weights(weights)
+    timing = (1, "cpu") if arguments.cpu_time else (THREADS, "wall")
     engines = (
-        Engine("xtr-tf", REPOSITORY / ".venv/bin/python", "tensorflow_engine.py", weights),
-        Engine("torch", REPOSITORY / ".parity/bin/python", "torch_engine.py", weights),
+        Engine("xtr-tf", REPOSITORY / ".venv/bin/python", "tensorflow_engine.py", weights, *timing),
+        Engine("torch", REPOSITORY / ".parity/bin/python", "torch_engine.py", weights, *timing),
     )
     _print_setting(workload.source, arguments, engines)
     try:
-        _check_agreement(engines, files["documents, batch 32"], folder)
+        _check_agreement(engines, files[f"documents, batch {BATCH_SIZE}"], folder)
         measured = _measure(engines, files, arguments.rounds)
     finally:
         for engine in engines:
             engine.close()
-    _report(measured, arguments)
+    _report(measured, len(documents))
 
 
-def _write(path: Path, texts: list[np.ndarray], batch_size: int) -> Path:
-    np.savez(path, *length_sorted_batches(texts, batch_size))
+def _write(path: Path, batches: list[np.ndarray]) -> Path:
+    np.savez(path, *batches)
     return path
 
 
@@ -118,8 +132,16 @@ def _print_setting(source: str, arguments: argparse.Namespace, engines: tuple[En
         ),
         platform.processor(),
     )
-    print(f"machine    {processor}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start")
-    print(f"texts      {source}; {arguments.documents} documents, {arguments.queries} queries a round")
+    load = os.getloadavg()[0]
+    print(f"machine    {processor}, {os.cpu_count()} cores, load {load:.1f} at the start")
+    if arguments.cpu_time:
+        print("clock      CPU time of one thread, not the wall clock")
+    elif load > QUIET_LOAD:
+        print("WARNING    other processes are running, which slows torch more: these figures flatter us")
+    print(
+        f"texts      {source}; {arguments.batches} batches of {BATCH_SIZE} documents of like length, "
+        f"spread over the corpus, and {arguments.queries} queries a round"
+    )
     print("model      mT5-small's shape, random weights, float32, projection to 128")
     for engine in engines:
         print(f"{engine.name:10s} {engine.versions}")
@@ -153,9 +175,9 @@ def _measure(
     return measured
 
 
-def _report(measured: dict[str, list[tuple[list[float], ...]]], arguments: argparse.Namespace) -> None:
+def _report(measured: dict[str, list[tuple[list[float], ...]]], documents: int) -> None:
     rates = {
-        task: [tuple(arguments.documents / sum(seconds) for seconds in pair) for pair in rounds]
+        task: [tuple(documents / sum(seconds) for seconds in pair) for pair in rounds]
         for task, rounds in measured.items()
         if task.startswith("documents")
     }
@@ -166,10 +188,13 @@ def _report(measured: dict[str, list[tuple[list[float], ...]]], arguments: argpa
         _print_pairs(task, "documents/s", pairs)
     _print_pairs("queries, batch 1", "ms, median", latencies)
     # Each engine at the batch size that suits it better.
-    best = [tuple(map(max, *(zip(*sizes, strict=True)))) for sizes in zip(*rates.values(), strict=True)]
+    best = [
+        tuple(max(engine_rates) for engine_rates in zip(*sizes, strict=True))
+        for sizes in zip(*rates.values(), strict=True)
+    ]
     docs_ratio = statistics.median(ours / theirs for ours, theirs in best)
     latency_ratio = statistics.median(ours / theirs for ours, theirs in latencies)
-    print(f"load       {os.getloadavg()[0]:.1f} at the end (about {THREADS} when nothing else runs)")
+    print(f"load       {os.getloadavg()[0]:.1f} at the end")
     print("docs_ratio compares each engine at its better batch size, round by round")
     print(f"RESULT bench-encode docs_ratio={docs_ratio:.2f} query_latency_ratio={latency_ratio:.2f}")
 

@@ -11,6 +11,7 @@ import io
 import json
 import os
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ DOCUMENT_LENGTH, QUERY_LENGTH = 512, 32
 EOS_ID = 1
 
 # Tokens of scifact's 5,183 documents and 1,109 queries, lower-cased and cut, at these percentiles.
+_CORPUS_SIZE = 5183
 _PERCENTILES = (0, 1, 5, 10, 25, 50, 75, 90, 100)
 _DOCUMENT_LENGTHS = (25, 132, 187, 225, 291, 371, 472, 512, 512)
 _QUERY_LENGTHS = (5, 11, 14, 15, 18, 23, 30, 32, 32)
@@ -45,20 +47,20 @@ class Workload:
     source: str
 
 
-def make_workload(documents: int, queries: int, seed: int = 0) -> Workload:
-    """Draws texts at random, real ones if the measurement data are there."""
+def make_workload(queries: int, seed: int = 0) -> Workload:
+    """The whole corpus and some queries, real ones if the measurement data are there."""
     random = np.random.default_rng(seed)
     data = Path(os.environ.get("XTR_TF_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
     archive, vocabulary = data / "test" / "scifact_en.tar.xz", data / "vocab" / "mt5.spiece.model"
     if archive.is_file() and vocabulary.is_file():
         texts = _scifact_texts(archive)
         return Workload(
-            _tokenize(vocabulary, random.choice(texts["corpus"], documents, replace=False), DOCUMENT_LENGTH),
+            _tokenize(vocabulary, texts["corpus"], DOCUMENT_LENGTH),
             _tokenize(vocabulary, random.choice(texts["queries"], queries, replace=False), QUERY_LENGTH),
             "scifact, mT5's vocabulary",
         )
     return Workload(
-        [_random_ids(random, _DOCUMENT_LENGTHS) for _ in range(documents)],
+        [_random_ids(random, _DOCUMENT_LENGTHS) for _ in range(_CORPUS_SIZE)],
         [_random_ids(random, _QUERY_LENGTHS) for _ in range(queries)],
         "random ids of scifact's lengths (the texts are not at hand)",
     )
@@ -75,6 +77,11 @@ def length_sorted_batches(rows: list[np.ndarray], batch_size: int) -> list[np.nd
             target[: len(row)] = row
         batches.append(padded)
     return batches
+
+
+def spread(batches: list[np.ndarray], count: int) -> list[np.ndarray]:
+    """`count` of the batches, at even steps from the shortest texts to the longest."""
+    return [batches[int((index + 0.5) * len(batches) / count)] for index in range(count)]
 
 
 def write_weights(path: Path) -> None:
@@ -95,7 +102,7 @@ def _scifact_texts(archive: Path) -> dict[str, list[str]]:
     }
 
 
-def _tokenize(vocabulary: Path, texts: np.ndarray, length: int) -> list[np.ndarray]:
+def _tokenize(vocabulary: Path, texts: Sequence[str], length: int) -> list[np.ndarray]:
     from sentencepiece import SentencePieceProcessor
 
     processor = SentencePieceProcessor(model_file=str(vocabulary))
