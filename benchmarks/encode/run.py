@@ -97,9 +97,7 @@ def main() -> None:
     files = {
         "documents, batch 1": _write(folder / "documents_1.npz", documents),
         f"documents, batch {BATCH_SIZE}": _write(folder / f"documents_{BATCH_SIZE}.npz", batches),
-        "queries, batch 1": _write(
-            folder / "queries_1.npz", [query[np.newaxis] for query in workload.queries]
-        ),
+        "queries, batch 1": _write(folder / "queries_1.npz", queries),
     }
     weights = folder / "weights.safetensors"
     write_weights(weights)
