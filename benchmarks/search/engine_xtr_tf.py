@@ -20,6 +20,7 @@ LARGE_K_PRIMES = {2_000: (16, 32, 64, 128), 4_000: (32, 64, 128), 10_000: (128, 
 def build(tokens: TokenSet, folder: Path) -> None:
     from xtr_tf.config.schema import IndexConfig
     from xtr_tf.index.build import build_index
+    from xtr_tf.index.token_quantizer import train_quantizer
     from xtr_tf.index.vector_source import ArrayVectors
 
     source = ArrayVectors(tokens.vectors, tokens.document_of_token)
@@ -28,10 +29,13 @@ def build(tokens: TokenSet, folder: Path) -> None:
         "scann-int8": IndexConfig(reordering=True),
         "core": IndexConfig(kind="core"),
     }
+    start = time.perf_counter()
+    quantizer = train_quantizer(source, configs["scann"])
+    training = time.perf_counter() - start
     for name, config in configs.items():
         start = time.perf_counter()
-        index = build_index(source, folder / name / "index", config)
-        seconds = time.perf_counter() - start
+        index = build_index(source, folder / name / "index", config, quantizer)
+        seconds = training + time.perf_counter() - start
         _export(index, folder / name / "model")
         built(folder / name / "model", seconds)
 

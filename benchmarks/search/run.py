@@ -140,18 +140,20 @@ def summarise(records: list[dict[str, Any]], tokens: int) -> str:
     return "RESULT bench-search " + " ".join(f"{name}={value:.3g}" for name, value in values.items())
 
 
-def print_table(records: list[dict[str, Any]], tokens: int) -> None:
-    print(
-        f"{'engine':18} {'setting':58} {'thr':>3} {'p50':>8} {'p99':>8} {'xtr':>6} {'colb':>6} {'MRR':>6} "
-        f"{'build s':>8} {'B/tok':>6} {'RAM/tok':>7}"
+HEADER = (
+    f"{'engine':18} {'setting':58} {'thr':>3} {'p50':>8} {'p99':>8} {'xtr':>6} {'colb':>6} {'MRR':>6} "
+    f"{'build s':>8} {'B/tok':>6} {'RAM/tok':>7}"
+)
+
+
+def table_row(r: dict[str, Any], tokens: int) -> str:
+    """One setting: milliseconds, overlaps with exact search, seconds to build, bytes a token."""
+    xtr = "" if r["overlap_xtr"] is None else f"{r['overlap_xtr']:.3f}"
+    return (
+        f"{r['engine']:18} {r['setting']:58} {r['threads']:3} {r['p50_ms']:8.2f} {r['p99_ms']:8.2f} "
+        f"{xtr:>6} {r['overlap_colbert']:6.3f} {r['mrr']:6.3f} {r['build_seconds']:8.0f} "
+        f"{r['disk_bytes'] / tokens:6.0f} {r['memory_bytes'] / tokens:7.0f}"
     )
-    for r in records:
-        xtr = "" if r["overlap_xtr"] is None else f"{r['overlap_xtr']:.3f}"
-        print(
-            f"{r['engine']:18} {r['setting']:58} {r['threads']:3} {r['p50_ms']:8.2f} {r['p99_ms']:8.2f} "
-            f"{xtr:>6} {r['overlap_colbert']:6.3f} {r['mrr']:6.3f} {r['build_seconds']:8.0f} "
-            f"{r['disk_bytes'] / tokens:6.0f} {r['memory_bytes'] / tokens:7.0f}"
-        )
 
 
 def main() -> None:
@@ -173,16 +175,17 @@ def main() -> None:
     cache = WORK / "search" / f"{vectors.name}-{arguments.tokens}" / f"exact-{arguments.queries}.npz"
     exact = exact_answers(tokens, cache)
     records: list[dict[str, Any]] = []
+    print(HEADER)
     for name in arguments.engines:
         home = ENGINES[name]
         python = Path(sys.executable) if home is None else environment(WORK, home)
         if python is None:
             continue
-        print(f"{name} ({', '.join(PACKAGES[home]) if home else 'own environment'}) …", flush=True)
+        print(f"{name} ({', '.join(PACKAGES[home])})" if home else name, flush=True)
         for record in run_engine(name, python, vectors, arguments):
             judge(record, tokens, exact)
             records.append(record)
-    print_table(records, len(tokens.vectors))
+            print(table_row(record, len(tokens.vectors)), flush=True)
     from plot import plot
 
     plot(records, HERE / "latency_overlap.svg")

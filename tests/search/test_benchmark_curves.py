@@ -1,0 +1,45 @@
+"""How the search benchmark compares engines: interpolated, at equal or better overlap."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture(scope="module")
+def curves(repository):
+    path = repository / "benchmarks" / "search" / "curves.py"
+    spec = importlib.util.spec_from_file_location("curves", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def points(curves, *pairs):
+    return [curves.Point(*pair) for pair in pairs]
+
+
+def test_settings_that_another_beats_are_no_part_of_a_curve(curves):
+    found = curves.frontier(points(curves, (0.9, 4.0), (0.8, 2.0), (0.85, 5.0), (0.95, 9.0), (0.8, 3.0)))
+    assert found == points(curves, (0.8, 2.0), (0.9, 4.0), (0.95, 9.0))
+
+
+def test_latency_is_interpolated_and_never_extrapolated(curves):
+    curve = points(curves, (0.8, 2.0), (0.9, 4.0))
+    assert curves.milliseconds_at(curve, 0.85) == pytest.approx(3.0)
+    assert curves.milliseconds_at(curve, 0.5) == 2.0
+    assert curves.milliseconds_at(curve, 0.91) is None
+    assert curves.milliseconds_at([], 0.5) is None
+
+
+def test_ratios_skip_what_we_do_not_reach(curves):
+    ours, theirs = points(curves, (0.8, 2.0), (0.9, 4.0)), points(curves, (0.85, 6.0), (0.99, 8.0))
+    assert curves.ratios(ours, theirs) == [(0.85, pytest.approx(2.0))]
+
+
+def test_overlap_and_reciprocal_rank(curves):
+    exact = np.array([[1, 2], [3, 4]])
+    assert curves.overlap([[2, 1], [3, 9]], exact) == 0.75
+    assert curves.reciprocal_rank([[5, 1], [3, 9], [7]], [{1}, {3}, {0}]) == pytest.approx(0.5)
