@@ -88,8 +88,12 @@ def test_bfloat16_is_rounded_once(make_shard: MakeShard, tmp_path: Path) -> None
     assert np.load(tmp_path / "shard-00000-of-00001" / "vectors.npy").dtype == np.uint16
 
 
-def test_vectors_are_mapped_not_read(corpus: TokenVectors) -> None:
-    assert isinstance(corpus.shards[0].vectors, np.memmap)
+def test_vectors_are_mapped_and_let_go(corpus: TokenVectors) -> None:
+    assert isinstance(corpus.shards[0].map_vectors(), np.memmap)
+    list(corpus.blocks(4))
+    corpus.take(np.arange(corpus.num_tokens))
+    maps = Path("/proc/self/maps").read_text()
+    assert str(corpus.directory) not in "\n".join(line for line in maps.splitlines() if "vectors.npy" in line)
 
 
 def test_a_directory_without_manifest_is_refused(corpus: TokenVectors) -> None:

@@ -44,6 +44,10 @@ class Shard:
     @cached_property
     def vectors(self) -> np.ndarray:
         """`[tokens, dim]` as stored (float16, or ml_dtypes' bfloat16), memory-mapped."""
+        return self.map_vectors()
+
+    def map_vectors(self) -> np.ndarray:
+        """The same, mapped anew: what was read of it leaves memory when the caller lets go of it."""
         stored = self._load("vectors")
         return stored.view(ml_dtypes.bfloat16) if self.entry.dtype == "bfloat16" else stored
 

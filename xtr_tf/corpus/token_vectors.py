@@ -112,11 +112,11 @@ class TokenVectors:
             `[tokens, dim]` float32 vectors and `[tokens]` int32 document ordinals.
         """
         for shard, first_document in zip(self.shards, self._first_document, strict=False):
-            documents = shard.document_of_token
+            documents, vectors = shard.document_of_token, shard.map_vectors()
             for start in range(0, shard.entry.tokens, size):
                 rows = slice(start, start + size)
                 ordinals = documents[rows] + np.int32(first_document)
-                yield shard.vectors[rows].astype(np.float32), ordinals
+                yield vectors[rows].astype(np.float32), ordinals
 
     def part(self, first: int, last: int) -> TokenVectors:
         """Some consecutive shards as if they were all, from index `first` up to but without `last`."""
@@ -148,7 +148,7 @@ class TokenVectors:
         owners = np.searchsorted(self._first_token, tokens, side="right") - 1
         for owner in np.unique(owners):
             rows = np.flatnonzero(owners == owner)
-            taken[rows] = self.shards[owner].vectors[tokens[rows] - self._first_token[owner]]
+            taken[rows] = self.shards[owner].map_vectors()[tokens[rows] - self._first_token[owner]]
         return taken
 
     def locate(self, document: int) -> tuple[Shard, int]:
