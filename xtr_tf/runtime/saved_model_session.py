@@ -6,6 +6,7 @@ package imports Python TensorFlow: a process is ready in about a second.
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import os
 import threading
@@ -19,6 +20,7 @@ import numpy as np
 from xtr_tf.errors import InputError
 from xtr_tf.runtime import tensors
 from xtr_tf.runtime.c_library import Output, c_library, checked_status, load_op_library
+from xtr_tf.runtime.memory import release_free_memory
 from xtr_tf.runtime.op_libraries import libraries_for, ops_of
 from xtr_tf.runtime.saved_model_file import SERVING_TAG, read_meta_graph
 from xtr_tf.runtime.session_options import SessionOptions
@@ -66,6 +68,8 @@ class SavedModelSession:
         except BaseException:
             self.close()
             raise
+        del meta_graph
+        release_free_memory()
 
     def run(self, signature: str, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Runs one signature.
@@ -105,6 +109,7 @@ class SavedModelSession:
                 self._library.TF_DeleteSession(session, status)
         if graph is not None:
             self._library.TF_DeleteGraph(graph)
+            release_free_memory()
 
     def __enter__(self) -> SavedModelSession:
         return self
@@ -135,7 +140,8 @@ class SavedModelSession:
     def _read_signatures(self, meta_graph: Any) -> None:
         # A name with leading underscores is the loader's own (`__saved_model_init_op`).
         self.signature_defs = {
-            name: definition
+            # A part of a message keeps the whole of it in memory; a copy does not.
+            name: copy.deepcopy(definition)
             for name, definition in sorted(meta_graph.signature_def.items())
             if not name.startswith("__")
         }
