@@ -168,6 +168,7 @@ def test_page_shows_every_row_verdict_and_count(page: str, content: dict[str, An
     assert "not asked for" in page
     assert "362 million" in page
     assert "89.6 thousand" in page
+    assert "450 MB" in page
 
 
 def test_ids_on_the_page_are_unique_and_all_links_lead_somewhere(page: str) -> None:

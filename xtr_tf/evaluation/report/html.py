@@ -39,6 +39,7 @@ def render_html(content: Content) -> str:
         systems=sections.table_systems(content),
         imputations=sections.imputation_rows(content),
         costs=sections.cost_rows(content),
+        cost_header=sections.COST_HEADER,
         honesty_header=honesty_header,
         honesty=honesty,
         settings=sections.settings_rows(content),

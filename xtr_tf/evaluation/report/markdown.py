@@ -7,6 +7,7 @@ from typing import Any
 
 from xtr_tf.evaluation.report import formatting as form
 from xtr_tf.evaluation.report.sections import (
+    COST_HEADER,
     cost_rows,
     headline,
     honesty_rows,
@@ -102,14 +103,13 @@ def _analysis(content: Content) -> str:
     costs = cost_rows(content)
     if not costs:
         return ""
-    header = ["", "n", "m", "r", "candidates", "f_ColBERT", "f_XTR′", "ratio"]
     return "\n".join(
         [
             "## Token retrieval\n",
             "### Imputation of missing similarities\n",
             _table(["imputation", "MRR@10", "nDCG@10", "Recall@100"], imputation_rows(content)),
             "### Operations to score a query's candidates (the paper's formulas)\n",
-            _table(header, costs),
+            _table(COST_HEADER, costs),
         ]
     )
 

@@ -77,6 +77,13 @@ def imputation_rows(content: Content) -> list[list[str]]:
     return rows
 
 
+#: Header of `cost_rows`.
+COST_HEADER = (
+    *("", "n", "m", "r", "candidates", "f_ColBERT", "f_XTR′", "f_ColBERT / f_XTR′"),
+    "vectors that f_ColBERT reads",
+)
+
+
 def cost_rows(content: Content) -> list[list[str]]:
     """Lengths, candidates and operations of every dataset that was analysed."""
     return [
@@ -89,6 +96,7 @@ def cost_rows(content: Content) -> list[list[str]]:
             form.operations(cost["colbert_flops"]),
             form.operations(cost["xtr_flops"]),
             f"{form.count(cost['ratio'])}×",
+            form.megabytes(cost["gathered_bytes"]),
         ]
         for row in content["datasets"]
         if row["analysis"] and (cost := row["analysis"]["cost"])
