@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,9 @@ def base_run(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
         TokenizerConfig,
         TrainingConfig,
     )
-    from xtr_tf.data.vocabulary import train_vocabulary
+    from xtr_tf.tokenizer.vocabulary import train_vocabulary
 
-    atlas = str(repository / "examples" / "atlas")
+    atlas = repository / "examples" / "atlas"
     model = tmp_path_factory.mktemp("vocabulary") / "vocabulary.model"
     config = RunConfig(
         tokenizer=TokenizerConfig(model=str(model), query_length=8, document_length=16),
@@ -38,12 +39,13 @@ def base_run(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
             dropout=0.1,
         ),
         loss=LossConfig(k_train=16, temperature=0.05),
-        data=DataConfig(train=(SourceConfig(path=atlas),), language_temperature=2.0),
+        data=DataConfig(train=(SourceConfig(path=str(atlas)),), language_temperature=2.0),
         training=TrainingConfig(
             steps=6, batch_size=8, warmup_steps=2, learning_rate=1e-2, checkpoint_every=100, log_every=2
         ),
     )
-    train_vocabulary(config)
+    lines = (atlas / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
+    train_vocabulary((json.loads(line)["text"] for line in lines), 2000, model)
     return config
 
 

@@ -1,4 +1,4 @@
-"""`xtr-tf train` and `xtr-tf vocabulary`: from a configuration to an encoder folder."""
+"""`xtr-tf train`: from a configuration to an encoder folder."""
 
 from __future__ import annotations
 
@@ -26,11 +26,3 @@ def train(file: RunFile, overrides: Overrides = None) -> None:
     except TrainingInterruptedError as interruption:
         typer.echo(f"xtr-tf: {interruption}", err=True)
         raise typer.Exit(143) from None
-
-
-def vocabulary(file: RunFile, overrides: Overrides = None) -> None:
-    """Learn a SentencePiece vocabulary from a run's training texts, for training from nothing."""
-    from xtr_tf.config.loading import load_config
-    from xtr_tf.data.vocabulary import train_vocabulary
-
-    typer.echo(train_vocabulary(load_config(file, overrides or ())))
