@@ -3,7 +3,7 @@ SHELL := bash
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all lint format lock clean parity-env parity bench-encode bench-index
+.PHONY: help setup run test test-all lint format lock clean parity-env parity bench-encode bench-index bench-search
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ parity: setup parity-env ## Compare with transformers: fresh random weights, rea
 
 bench-encode: setup parity-env ## Compare the encoder's speed with transformers on torch
 	@$(PYTHON) -W ignore benchmarks/encode/run.py
+
+bench-search: setup ## Compare search with FAISS, xtr-warp-rs, fast-plaid and the XTR notebook
+	@$(PYTHON) -W ignore benchmarks/search/run.py $(ARGS)
 
 bench-index: setup ## Measure the index build's memory, time and quality beside ScaNN's own builder
 	@$(PYTHON) -W ignore benchmarks/index/run.py
