@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -70,20 +71,32 @@ def _export(index, folder: Path) -> None:  # type: ignore[no-untyped-def]
 
 
 def run(tokens: TokenSet, folder: Path, threads: int, repeats: int) -> None:
+    # A process each: memory that one model frees would hide what the next one takes.
+    for name in LEAVES:
+        process = get_context("spawn").Process(
+            target=_run_model, args=(name, tokens, folder, threads, repeats)
+        )
+        process.start()
+        process.join()
+        if process.exitcode:
+            raise SystemExit(f"measuring {name} failed")
+
+
+def _run_model(name: str, tokens: TokenSet, folder: Path, threads: int, repeats: int) -> None:
     from xtr_tf.runtime.saved_model_session import SavedModelSession
     from xtr_tf.runtime.session_options import SessionOptions
 
-    for name, all_leaves in LEAVES.items():
-        before = resident_bytes()
-        options = SessionOptions(intra_op_threads=threads, inter_op_threads=threads)
-        with SavedModelSession(folder / name / "model", options=options) as session:
-            details = json.loads((folder / name / "model" / "built.json").read_text())
-            details["memory_bytes"] = resident_bytes() - before
-            settings = [(1_000, leaves) for leaves in all_leaves]
-            if name == "scann":
-                settings += [(k, leaves) for k, own in LARGE_K_PRIMES.items() for leaves in own]
-            for k_prime, leaves in settings:
-                _measure_setting(session, name, k_prime, leaves, tokens, threads, repeats, details)
+    model = folder / name / "model"
+    before = resident_bytes()
+    options = SessionOptions(intra_op_threads=threads, inter_op_threads=threads)
+    with SavedModelSession(model, options=options) as session:
+        details = json.loads((model / "built.json").read_text())
+        details["memory_bytes"] = resident_bytes() - before
+        settings = [(1_000, leaves) for leaves in LEAVES[name]]
+        if name == "scann":
+            settings += [(k, leaves) for k, own in LARGE_K_PRIMES.items() for leaves in own]
+        for k_prime, leaves in settings:
+            _measure_setting(session, name, k_prime, leaves, tokens, threads, repeats, details)
 
 
 def _measure_setting(session, name, k_prime, leaves, tokens, threads, repeats, details):  # type: ignore[no-untyped-def]

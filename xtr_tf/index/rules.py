@@ -13,12 +13,14 @@ import math
 CELLS_PER_ROOT = 4.0
 #: Tokens sampled for each cell when centres are trained.
 SAMPLE_PER_CELL = 64
-#: Share of the cells that a search looks into unless its k' needs more.
+#: Share of the cells that a search looks into unless its k' needs more: 40 of 4,000.
 LEAVES_SHARE = 0.01
 #: A search looks into at least as many cells as hold this many times k' tokens.
-TOKENS_PER_K_PRIME = 4
-#: The same for a searcher that scores every token of the probed cells for all query tokens.
-CORE_TOKENS_PER_K_PRIME = 1
+TOKENS_PER_K_PRIME = 4.0
+#: The same two for a searcher that scores every token of all probed cells for each query token
+#: of a query, and so sees many times more than the cells that this one chose.
+CORE_LEAVES_SHARE = 0.002
+CORE_TOKENS_PER_K_PRIME = 2.0
 #: Hits that are scored again by int8 vectors, as a multiple of k'.
 REORDERED_PER_K_PRIME = 2
 

@@ -11,7 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from xtr_tf.errors import InputError
-from xtr_tf.index.rules import CORE_TOKENS_PER_K_PRIME, LEAVES_SHARE
+from xtr_tf.index.rules import CORE_LEAVES_SHARE, CORE_TOKENS_PER_K_PRIME
+from xtr_tf.search.leaves import number_of_leaves
 from xtr_tf.search.token_hits import TokenHits, hits_from_padded
 from xtr_tf.search.token_searcher import TokenSearcher
 
@@ -122,10 +123,15 @@ class CoreSearcher(TokenSearcher):
         return tf.reshape(scored.concat(), [-1, tf.shape(queries)[0]])
 
     def _number_of_leaves(self, k_prime: tf.Tensor, leaves: tf.Tensor) -> tf.Tensor:
-        needed = tf.cast(k_prime, tf.float32) * (CORE_TOKENS_PER_K_PRIME * self.num_cells / self.num_tokens)
-        by_rule = tf.maximum(tf.cast(tf.math.ceil(needed), tf.int32), round(LEAVES_SHARE * self.num_cells))
-        default = tf.constant(self._leaves) if self._leaves else by_rule
-        return tf.clip_by_value(tf.where(leaves > 0, leaves, default), 1, self.num_cells)
+        return number_of_leaves(
+            leaves,
+            k_prime,
+            self._leaves,
+            self.num_cells,
+            self.num_tokens,
+            CORE_LEAVES_SHARE,
+            CORE_TOKENS_PER_K_PRIME,
+        )
 
 
 def _thresholds(scores: tf.Tensor, k_prime: tf.Tensor) -> tf.Tensor:

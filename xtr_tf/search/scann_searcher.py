@@ -15,6 +15,7 @@ from tensorflow.python.framework import auto_control_deps_utils
 from xtr_tf.errors import InputError
 from xtr_tf.index.rules import LEAVES_SHARE, REORDERED_PER_K_PRIME, TOKENS_PER_K_PRIME
 from xtr_tf.search import scann_protos
+from xtr_tf.search.leaves import number_of_leaves
 from xtr_tf.search.token_hits import TokenHits, hits_from_padded
 from xtr_tf.search.token_searcher import TokenSearcher
 
@@ -97,10 +98,9 @@ class ScannSearcher(TokenSearcher):
         return hits_from_padded(ids, scores, tf.math.is_finite(scores))
 
     def _number_of_leaves(self, k_prime: tf.Tensor, leaves: tf.Tensor) -> tf.Tensor:
-        needed = tf.cast(k_prime, tf.float32) * (TOKENS_PER_K_PRIME * self.num_cells / self.num_tokens)
-        by_rule = tf.maximum(tf.cast(tf.math.ceil(needed), tf.int32), round(LEAVES_SHARE * self.num_cells))
-        default = tf.constant(self._leaves) if self._leaves else by_rule
-        return tf.clip_by_value(tf.where(leaves > 0, leaves, default), 1, self.num_cells)
+        return number_of_leaves(
+            leaves, k_prime, self._leaves, self.num_cells, self.num_tokens, LEAVES_SHARE, TOKENS_PER_K_PRIME
+        )
 
 
 def _widen(values: tf.Tensor, columns: tf.Tensor, fill: float) -> tf.Tensor:
