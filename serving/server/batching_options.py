@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
 
 from xtr_tf.errors import InputError
 
@@ -86,7 +86,7 @@ def batching_parameters_class() -> type:
     fields.add(name="pad_variable_length_inputs", number=7, type=kind.TYPE_BOOL, label=kind.LABEL_OPTIONAL)
     pool = descriptor_pool.DescriptorPool()
     wrappers = descriptor_pb2.FileDescriptorProto()
-    descriptor_pool.Default().FindFileByName("google/protobuf/wrappers.proto").CopyToProto(wrappers)
+    wrappers_pb2.DESCRIPTOR.CopyToProto(wrappers)
     pool.Add(wrappers)
     pool.Add(file)
     descriptor = pool.FindMessageTypeByName("tensorflow.serving.BatchingParameters")
