@@ -25,6 +25,7 @@ class AsyncClient(Requests):
             self._channel = grpc.aio.insecure_channel(target, CHANNEL_OPTIONS)
         else:
             self._channel = grpc.aio.secure_channel(target, self._credentials, CHANNEL_OPTIONS)
+        self._calls = {method: self._channel.unary_unary(method) for method in (PREDICT, STATUS)}
 
     async def search(self, query: str, options: SearchOptions | None = None) -> SearchResult:
         """Finds documents for a query."""
@@ -62,7 +63,7 @@ class AsyncClient(Requests):
         await self.close()
 
     async def _call(self, method: str, data: bytes) -> bytes:
-        call = self._channel.unary_unary(method)
+        call = self._calls[method]
         deadline = time.monotonic() + self._timeout
         attempt = 0
         while True:

@@ -34,6 +34,7 @@ class Client(Requests):
             self._channel = grpc.insecure_channel(target, CHANNEL_OPTIONS)
         else:
             self._channel = grpc.secure_channel(target, self._credentials, CHANNEL_OPTIONS)
+        self._calls = {method: self._channel.unary_unary(method) for method in (PREDICT, STATUS)}
 
     def search(self, query: str, options: SearchOptions | None = None) -> SearchResult:
         """Finds documents for a query."""
@@ -78,7 +79,7 @@ class Client(Requests):
         self.close()
 
     def _call(self, method: str, data: bytes) -> bytes:
-        call = self._channel.unary_unary(method)
+        call = self._calls[method]
         deadline = time.monotonic() + self._timeout
         attempt = 0
         while True:

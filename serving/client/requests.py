@@ -90,7 +90,7 @@ class Requests:
         self, queries: Sequence[str], options: SearchOptions | None, signature: str | None
     ) -> Iterator[tuple[Sequence[str], bytes]]:
         """Yields the messages for some queries, as many as it takes."""
-        inputs = (options or SearchOptions()).inputs()
+        inputs = options.inputs() if options is not None else {}
         signature = signature or ("search" if inputs else "serving_default")
         for start in range(0, len(queries), self._batch_size):
             part = queries[start : start + self._batch_size]

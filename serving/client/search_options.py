@@ -30,7 +30,7 @@ class SearchOptions:
 
     def inputs(self) -> dict[str, Value]:
         """Returns what is set, as a signature's inputs."""
-        given = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+        given = {name: value for name, value in vars(self).items() if value is not None}
         if "constant" in given:
             given["constant"] = float(given["constant"])
         return given

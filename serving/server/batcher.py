@@ -155,16 +155,13 @@ class _BatchJob:
             return None
         return self._batcher.call(self._batch)
 
-    def finish(self, result: asyncio.Future[Any]) -> None:
+    def finish(self, result: Any, error: BaseException | None) -> None:
         self._batcher.job_ended()
-        if result.cancelled() or result.exception() is not None:
-            outcomes: list[Outcome] = [RequestError(Code.INTERNAL, "The batch failed.")] * len(self._batch)
-        else:
-            outcomes = result.result()
+        outcomes: list[Any] = [error] * len(self._batch) if error is not None else result
         for task, outcome in zip(self._batch, outcomes, strict=True):
             if task.future.done():
                 continue
-            if isinstance(outcome, Exception):
+            if isinstance(outcome, BaseException):
                 task.future.set_exception(outcome)
             else:
                 task.future.set_result(outcome)

@@ -146,12 +146,13 @@ class GrpcServer:
                 (value for key, value in context.invocation_metadata() or () if key == REQUEST_ID_HEADER),
                 None,
             )
-            record = RequestRecord("grpc", name, request_id_or_new(given), context.peer())
+            record = RequestRecord("grpc", name, request_id_or_new(given), context.peer)
             trailers = ((REQUEST_ID_HEADER, record.request_id),)
             try:
                 with self._observer.observe(record):
                     response = await method(_parse(request_type, raw), record)
-                    context.set_trailing_metadata(trailers)
+                    if given is not None:  # who sent none has nothing to tell it by, save an error's
+                        context.set_trailing_metadata(trailers)
                     serialized: bytes = response.SerializeToString()
                     return serialized
             except RequestError as error:

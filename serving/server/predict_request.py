@@ -62,6 +62,8 @@ def check_arrays(signature: Signature, arrays: Mapping[str, np.ndarray]) -> dict
 
 
 def _check_names(signature: Signature, inputs: Mapping[str, Any]) -> None:
+    if inputs.keys() == signature.inputs.keys():
+        return
     sent, wanted, optional = sorted(inputs), sorted(signature.inputs), sorted(signature.optional)
     extra = sorted(set(sent) - set(wanted))
     missing = sorted(set(wanted) - set(sent))
@@ -86,6 +88,8 @@ def _check_names(signature: Signature, inputs: Mapping[str, Any]) -> None:
 
 
 def _chosen_outputs(signature: Signature, chosen: Any) -> tuple[str, ...]:
+    if not chosen:
+        return tuple(signature.outputs)
     seen: set[str] = set()
     for alias in chosen:
         if alias not in signature.outputs:
@@ -96,7 +100,7 @@ def _chosen_outputs(signature: Signature, chosen: Any) -> tuple[str, ...]:
         if alias in seen:
             raise invalid_argument(f"duplicate output tensor alias: {alias}")
         seen.add(alias)
-    return tuple(chosen) or tuple(signature.outputs)
+    return tuple(chosen)
 
 
 def _set(names: list[str]) -> str:

@@ -10,7 +10,7 @@ from serving.server.predictor import Predictor, Target
 from serving.server.protos import get_model_metadata_pb2, predict_pb2
 from serving.server.request_observer import RequestRecord
 from serving.server.status import Code, RequestError, invalid_argument
-from serving.server.tensor_protos import to_proto
+from serving.server.tensor_protos import fill_proto
 
 SERVICE = "tensorflow.serving.PredictionService"
 _SIGNATURE_DEF = "signature_def"
@@ -38,7 +38,7 @@ class PredictionService:
         response.model_spec.version.value = prediction.version
         response.model_spec.signature_name = prediction.signature
         for name, array in prediction.outputs.items():
-            response.outputs[name].CopyFrom(to_proto(array, self._as_content))
+            fill_proto(response.outputs[name], array, self._as_content)
         return response
 
     async def get_model_metadata(self, request: Any, record: RequestRecord) -> Any:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import random
 import re
 import time
 import traceback
-import uuid
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 
 from serving.server.limits import Admission
@@ -22,12 +22,12 @@ _ACCEPTABLE_ID = re.compile(r"[\w.:/+=-]{1,128}", re.ASCII)
 
 @dataclasses.dataclass
 class RequestRecord:
-    """What is known of a request while it is served."""
+    """What is known of a request while it is served; who sent it is asked for only if it is logged."""
 
     api: str
     method: str
     request_id: str
-    peer: str = ""
+    peer: Callable[[], str] = str
     model: str = ""
     version: int | None = None
     signature: str = ""
@@ -79,9 +79,8 @@ class RequestObserver:
                 self._write(record, code, message, seconds)
 
     def _write(self, record: RequestRecord, code: Code, message: str, seconds: float) -> None:
-        fields = {
-            name: value for name, value in dataclasses.asdict(record).items() if value not in ("", None)
-        }
+        known = {**vars(record), "peer": record.peer()}
+        fields = {name: value for name, value in known.items() if value not in ("", None)}
         if message:
             fields["error"] = message
         self._log.event("request", **fields, code=code.name, milliseconds=round(seconds * 1e3, 3))
@@ -91,4 +90,4 @@ def request_id_or_new(given: str | None) -> str:
     """Returns the caller's id for the request if it is one that can be logged, else a new one."""
     if given is not None and _ACCEPTABLE_ID.fullmatch(given):
         return given
-    return uuid.uuid4().hex
+    return f"{random.getrandbits(128):032x}"

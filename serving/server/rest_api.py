@@ -77,7 +77,7 @@ class RestApi:
         if page is not None and request.method == "GET":
             return page
         request_id = request_id_or_new(request.headers.get(REQUEST_ID_HEADER))
-        record = RequestRecord("rest", request.method, request_id, request.peer)
+        record = RequestRecord("rest", request.method, request_id, lambda: request.peer)
         try:
             with self._observer.observe(record):
                 response = await self._answer(request, record)

@@ -66,25 +66,33 @@ def to_array(proto: Any, max_elements: int) -> np.ndarray:
 
 
 def to_proto(array: np.ndarray, as_content: bool = False) -> Any:
-    """Writes an array as a `TensorProto`.
+    """Returns an array as a new `TensorProto`; see `fill_proto`."""
+    proto = tensor_pb2.TensorProto()
+    fill_proto(proto, array, as_content)
+    return proto
+
+
+def fill_proto(proto: Any, array: np.ndarray, as_content: bool = False) -> None:
+    """Writes an array into an empty `TensorProto`.
 
     Args:
+        proto: The message.
         array: Numbers, or `bytes` objects.
         as_content: Whether numbers go into `tensor_content` as raw bytes, smaller and faster for
             large tensors, instead of into the typed field that most clients read.
     """
-    proto = tensor_pb2.TensorProto(dtype=dtypes.to_number(array.dtype))
+    number = dtypes.to_number(array.dtype)
+    proto.dtype = number
     dimensions = proto.tensor_shape.dim
     for size in array.shape:
         dimensions.add(size=size)
-    if as_content and proto.dtype != _STRING:
+    if as_content and number != _STRING:
         proto.tensor_content = array.tobytes()
-        return proto
+        return
     flat = array.ravel()
-    if proto.dtype == _HALF:
+    if number == _HALF:
         flat = flat.view(np.uint16)
-    getattr(proto, _FIELDS[proto.dtype]).extend(flat.tolist())
-    return proto
+    getattr(proto, _FIELDS[number]).extend(flat.tolist())
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str:

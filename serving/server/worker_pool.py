@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import queue
+import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 
@@ -20,12 +21,15 @@ class Job(Protocol):
     def begin(self) -> Callable[[], Any] | None:
         """Returns the call to make on a thread, or None if there is nothing left to do."""
 
-    def finish(self, result: asyncio.Future[Any]) -> None:
-        """Takes the call's outcome, on the event loop."""
+    def finish(self, result: Any, error: BaseException | None) -> None:
+        """Takes what the call returned or raised, on the event loop."""
 
 
 class WorkerPool:
-    """Runs jobs on threads. Used from the event loop alone.
+    """Runs jobs on threads. Used from the event loop it was made in alone.
+
+    The threads are its own rather than an executor's: handing a call over and back is most of what
+    serving adds to a model's time, and an executor's chain of futures would double it.
 
     Args:
         workers: Threads, which is to say model calls at the same time; 0 for one a core.
@@ -33,9 +37,16 @@ class WorkerPool:
 
     def __init__(self, workers: int = 0) -> None:
         self.workers = workers or os.cpu_count() or 1
-        self._executor = ThreadPoolExecutor(self.workers, thread_name_prefix="model")
+        self._loop = asyncio.get_running_loop()
+        self._begun: queue.SimpleQueue[tuple[Job, Callable[[], Any]] | None] = queue.SimpleQueue()
         self._free = self.workers
         self._waiting: deque[Job] = deque()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"model-{number}", daemon=True)
+            for number in range(self.workers)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     @property
     def depth(self) -> int:
@@ -49,13 +60,16 @@ class WorkerPool:
 
     async def run(self, call: Callable[[], Any]) -> Any:
         """Runs one call and returns what it returns; given up in the queue if the caller is cancelled."""
-        job = _Call(call, asyncio.get_running_loop().create_future())
+        job = _Call(call, self._loop.create_future())
         self.submit(job)
         return await job.future
 
     def close(self) -> None:
         """Waits for running calls and ends the threads."""
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        for _ in self._threads:
+            self._begun.put(None)
+        for thread in self._threads:
+            thread.join()
 
     def _dispatch(self) -> None:
         while self._free and self._waiting:
@@ -64,14 +78,26 @@ class WorkerPool:
             if call is None:
                 continue
             self._free -= 1
-            future = asyncio.get_running_loop().run_in_executor(self._executor, call)
-            future.add_done_callback(lambda done, job=job: self._finished(job, done))  # type: ignore[misc]
+            self._begun.put((job, call))
 
-    def _finished(self, job: Job, done: asyncio.Future[Any]) -> None:
+    def _work(self) -> None:
+        while (begun := self._begun.get()) is not None:
+            job, call = begun
+            result, error = None, None
+            try:
+                result = call()
+            except BaseException as raised:
+                error = raised
+            try:
+                self._loop.call_soon_threadsafe(self._finished, job, result, error)
+            except RuntimeError:  # the loop has been closed; nobody waits any more
+                return
+
+    def _finished(self, job: Job, result: Any, error: BaseException | None) -> None:
         self._free += 1
         # The freed thread gets its next job before anything is done about this one's answer.
         self._dispatch()
-        job.finish(done)
+        job.finish(result, error)
 
 
 class _Call:
@@ -84,16 +110,10 @@ class _Call:
     def begin(self) -> Callable[[], Any] | None:
         return None if self.future.done() else self._call
 
-    def finish(self, result: asyncio.Future[Any]) -> None:
-        if not self.future.done():
-            copy_outcome(result, self.future)
-
-
-def copy_outcome(source: asyncio.Future[Any], target: asyncio.Future[Any]) -> None:
-    """Gives `target` what `source` ended with."""
-    if source.cancelled():
-        target.cancel()
-    elif (error := source.exception()) is not None:
-        target.set_exception(error)
-    else:
-        target.set_result(source.result())
+    def finish(self, result: Any, error: BaseException | None) -> None:
+        if self.future.done():
+            return
+        if error is not None:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(result)

@@ -180,11 +180,12 @@ def test_attempts_and_deadline_are_bounds():
     with Stub(*[CODE.UNAVAILABLE] * 10) as stub, pytest.raises(ClientError, match="UNAVAILABLE: as told"):
         search_in("sync", stub.target, attempts=2)
     assert len(stub.calls) == 2
-    start = time.monotonic()
-    with Stub(seconds=2.0) as stub, pytest.raises(ClientError) as caught:
-        search_in("sync", stub.target, timeout=0.3)
+    with Stub(seconds=5.0) as stub:
+        start = time.monotonic()
+        with pytest.raises(ClientError) as caught:
+            search_in("sync", stub.target, timeout=0.3)
+        assert time.monotonic() - start < 4
     assert caught.value.code is CODE.DEADLINE_EXCEEDED
-    assert time.monotonic() - start < 1.5
 
 
 def test_a_server_that_answers_nonsense():

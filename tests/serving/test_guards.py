@@ -99,7 +99,7 @@ def test_every_end_of_a_request_is_counted_and_logged():
     observer = RequestObserver(Admission(10), metrics, log, {"known"})
 
     def serve(model: str, error: BaseException | None) -> None:
-        with observer.observe(RequestRecord("grpc", "Predict", "id1", "peer", model, 3)):
+        with observer.observe(RequestRecord("grpc", "Predict", "id1", lambda: "peer", model, 3)):
             if error is not None:
                 raise error
 
