@@ -113,6 +113,13 @@ def test_survives_saving_as_a_module(atlas_tokenizer, tmp_path):
     np.testing.assert_array_equal(loaded, atlas_tokenizer.tokenize_queries(texts))
 
 
+def test_outlives_the_kernels_of_tensorflow(atlas_model, atlas_texts):
+    tokenizer = Tokenizer(TokenizerConfig(model=atlas_model))
+    before = tokenizer.tokenize_queries(tf.constant(atlas_texts[:8]))
+    tf.random.set_seed(1)  # clears the cache of kernels, and with it what only kernels own
+    np.testing.assert_array_equal(tokenizer.tokenize_queries(tf.constant(atlas_texts[:8])), before)
+
+
 @pytest.mark.parametrize("missing", ["pad", "eos"])
 def test_models_without_pad_or_end_are_refused(missing):
     ids = {"pad_id": 0, "eos_id": 1, "unk_id": 2, f"{missing}_id": -1}

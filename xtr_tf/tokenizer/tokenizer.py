@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import tensorflow as tf
-import tensorflow_text as tf_text
 
 from xtr_tf.config.schema import TokenizerConfig
 from xtr_tf.errors import InputError
 from xtr_tf.tokenizer.lowercase import lowercase
 from xtr_tf.tokenizer.offsets import CharacterMap
+from xtr_tf.tokenizer.sentencepiece import SentencePiece
 
 _PAD_PIECE = "<pad>"
 
@@ -66,7 +66,7 @@ class Tokenizer(tf.Module):
         self.config = config
         self._model = _read_model(config.model) if model is None else model
         try:
-            self._sentencepiece = tf_text.SentencepieceTokenizer(self._model, out_type=tf.int32)
+            self._sentencepiece = SentencePiece(self._model)
             self.vocabulary_size = int(self._sentencepiece.vocab_size())
         except tf.errors.OpError as error:
             raise InputError(
@@ -176,7 +176,7 @@ class Tokenizer(tf.Module):
 
     def _find_eos(self) -> int:
         """The model's own end-of-sequence id: all that is left of an empty text."""
-        closing = tf_text.SentencepieceTokenizer(self._model, out_type=tf.int32, add_eos=True)
+        closing = SentencePiece(self._model, add_eos=True)
         try:
             return int(closing.tokenize("")[0])
         except tf.errors.OpError as error:
