@@ -6,16 +6,22 @@ recording goes into custom properties.
 
 from __future__ import annotations
 
-from tfx.v1 import dsl
+from tfx.types.artifact import Artifact
 
 
-class TokenVectors(dsl.Artifact):
+class TokenVectors(Artifact):
     """A corpus encoded to token vectors: the folder that `xtr-tf encode` writes."""
 
     TYPE_NAME = "xtr.TokenVectors"
 
 
-class TokenIndex(dsl.Artifact):
+class TokenIndex(Artifact):
     """A search index over token vectors: the folder that `xtr-tf index` writes."""
 
     TYPE_NAME = "xtr.TokenIndex"
+
+
+class DataGate(Artifact):
+    """Data that may be trained on and served: its statistics, which the next data are compared with."""
+
+    TYPE_NAME = "xtr.DataGate"

@@ -1,0 +1,185 @@
+"""The data gate on the embedded corpus, and on data with every defect it must find."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from artifacts_on_disk import new_artifact, write_examples
+from tfx.components.example_validator import executor as example_validator
+from tfx.components.statistics_gen import executor as statistics_gen
+from tfx.types import standard_artifacts
+
+from tfx_pipeline.artifacts import DataGate as DataGateArtifact
+from tfx_pipeline.components.data_gate import DataGateExecutor
+from tfx_pipeline.example_gen import corpus_executor, training_executor
+from tfx_pipeline.example_gen.defects import defect_example
+from xtr_tf.data.document import Document
+from xtr_tf.data.tfrecord_source import parse_example, serialize_example
+from xtr_tf.data.training_example import TrainingExample
+from xtr_tf.errors import InputError
+
+Artifacts = dict[str, list[Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Records:
+    """Serialised examples of the embedded data."""
+
+    train: list[bytes]
+    eval: list[bytes]
+    corpus: list[bytes]
+
+
+@pytest.fixture(scope="module")
+def records(repository: Path) -> Records:
+    base = str(repository / "examples")
+    return Records(
+        list(training_executor.read_file("atlas/qrels/train.tsv", base)),
+        list(training_executor.read_file("atlas/qrels/dev.tsv", base)),
+        list(corpus_executor.read_file("atlas/corpus.jsonl", base)),
+    )
+
+
+@pytest.fixture(scope="module")
+def validated(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[dict[str, Any], dict[str, Any]], Artifacts]:
+    """From records to what stands before the gate, by TFX's own executors."""
+
+    def validate(training: dict[str, Any], corpus: dict[str, Any]) -> Artifacts:
+        root = tmp_path_factory.mktemp("validated")
+        inputs: Artifacts = {}
+        for kind, splits in (("training", training), ("corpus", corpus)):
+            examples = write_examples(root / kind / "examples", splits)
+            statistics = new_artifact(standard_artifacts.ExampleStatistics, root / kind / "statistics")
+            statistics_gen.Executor(_beam_context(root)).Do(
+                {"examples": [examples]}, {"statistics": [statistics]}, {"exclude_splits": "[]"}
+            )
+            schema = new_artifact(standard_artifacts.Schema, root / kind / "schema")
+            text = (repository / "tfx_pipeline" / "schemas" / kind / "schema.pbtxt").read_text()
+            Path(schema.uri, "schema.pbtxt").write_text(text)
+            anomalies = new_artifact(standard_artifacts.ExampleAnomalies, root / kind / "anomalies")
+            example_validator.Executor().Do(
+                {"statistics": [statistics], "schema": [schema]}, {"anomalies": [anomalies]}, {}
+            )
+            inputs |= {
+                f"{kind}_examples": [examples],
+                f"{kind}_statistics": [statistics],
+                f"{kind}_schema": [schema],
+                f"{kind}_anomalies": [anomalies],
+            }
+        return inputs
+
+    return validate
+
+
+def _beam_context(root: Path) -> Any:
+    from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
+
+    return BaseBeamExecutor.Context(beam_pipeline_args=[], tmp_dir=str(root / "tmp"), unique_id="1")
+
+
+def run_gate(inputs: Artifacts, folder: Path, **thresholds: float) -> Any:
+    gate = new_artifact(DataGateArtifact, folder)
+    DataGateExecutor(_beam_context(folder)).Do(
+        inputs, {"gate": [gate]}, {"thresholds": json.dumps(thresholds)}
+    )
+    return gate
+
+
+@pytest.fixture(scope="module")
+def good(validated: Any, records: Records) -> Artifacts:
+    return validated({"train": records.train, "eval": records.eval}, {"corpus": records.corpus})
+
+
+@pytest.fixture(scope="module")
+def passed(good: Artifacts, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return run_gate(good, tmp_path_factory.mktemp("gate"))
+
+
+def test_good_data_pass_and_leave_their_statistics(passed: Any) -> None:
+    names = {path.name for path in Path(passed.uri).iterdir()}
+    assert {"training-train.pb", "training-eval.pb", "corpus-corpus.pb"} <= names
+    languages = json.loads(passed.get_string_custom_property("languages"))
+    assert languages["training/train"]["sw"] == 48
+    assert sum(languages["corpus/corpus"].values()) == 300
+
+
+def test_the_same_data_have_not_drifted(good: Artifacts, passed: Any, tmp_path: Path) -> None:
+    run_gate(good | {"previous": [passed]}, tmp_path, training_drift=0.001, corpus_drift=0.001)
+
+
+@pytest.fixture(scope="module")
+def bad(validated: Any, records: Records) -> Artifacts:
+    """Half of the English examples twice over, no Swahili, and one each of the other defects."""
+    train = [record for record in records.train if parse_example(record, "und").language != "sw"]
+    english = [record for record in records.train if parse_example(record, "und").language == "en"]
+    known = Document("en-sahara", "", "The Sahara is a desert.")
+    defects = [
+        serialize_example(TrainingExample("empty", " ", (known,), (), "en")),
+        serialize_example(TrainingExample("lonely", "what?", (), (), "en")),
+        serialize_example(TrainingExample("lost", "where?", (Document("nowhere", "", "text"),), (), "en")),
+        serialize_example(TrainingExample("nameless", "who?", (Document("", "", "text"),), (), "en")),
+    ]
+    broken = [defect_example("a.jsonl, line 7: the record has no `query`")]
+    return validated(
+        {"train": train + english * 4 + defects + broken, "eval": records.eval + defects[-1:]},
+        {"corpus": records.corpus},
+    )
+
+
+def test_every_defect_is_named_and_the_run_stops(
+    bad: Artifacts, passed: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        caplog.at_level(logging.ERROR),
+        pytest.raises(InputError, match="The data gate refuses the data; mend them") as refusal,
+    ):
+        run_gate(bad | {"previous": [passed]}, tmp_path)
+    assert "split eval: queries that have a positive without an id: 1, such as 'nameless'" in str(
+        refusal.value
+    )
+    assert "more problems, all in the log" in str(refusal.value)
+    found = {record.getMessage() for record in caplog.records}
+    assert {
+        "Data gate: training data, split train: records that cannot be used: 1, such as a.jsonl, line 7: "
+        "the record has no `query`.",
+        "Data gate: training data, split train: the language `sw` of the schema has vanished, examples left: "
+        "0.",
+        "Data gate: training data, split train: the share of the language `en` drifted from 20.0% to 58.6%, "
+        "by more than 10.0%.",
+        "Data gate: training data, split train: queries that are empty: 1, such as 'empty'.",
+        "Data gate: training data, split train: queries that have no positive: 1, such as 'lonely'.",
+        "Data gate: training data, split train: queries that have a positive that is not in the corpus: 1, "
+        "such as 'lost' with 'nowhere'.",
+    } <= found
+    # A record that could not be read lacks every feature: that is said once.
+    assert not [sentence for sentence in found if "`query`: " in sentence]
+    assert not (tmp_path / "training-train.pb").exists()
+
+
+def test_thresholds_decide_about_drift(bad: Artifacts, passed: Any, tmp_path: Path, caplog: Any) -> None:
+    with caplog.at_level(logging.ERROR), pytest.raises(InputError):
+        run_gate(bad | {"previous": [passed]}, tmp_path, training_drift=0.9)
+    assert not [record for record in caplog.records if "drifted" in record.getMessage()]
+
+
+def test_unknown_thresholds_are_refused() -> None:
+    from tfx.types import channel_utils
+
+    from tfx_pipeline.components.data_gate import DataGate, DataGateSpec
+
+    channels = {
+        name: channel_utils.as_channel([parameter.type()])
+        for name, parameter in DataGateSpec.INPUTS.items()
+        if not parameter.optional
+    }
+    with pytest.raises(InputError, match="did you mean `training_drift`"):
+        DataGate(**channels, thresholds='{"training_drft": 0.2}')
+    assert DataGate(**channels).outputs["gate"].type is DataGateArtifact

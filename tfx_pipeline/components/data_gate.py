@@ -1,0 +1,205 @@
+"""DataGate: stops a run whose data would make a model worse, before anything is trained on them.
+
+Joins what ExampleValidator found with what it cannot see: languages that vanished or drifted, and
+judged queries that do not fit the corpus. Data that pass leave their statistics for the next time.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from tensorflow_metadata.proto.v0 import anomalies_pb2, statistics_pb2
+from tfx.components.example_validator import executor as example_validator
+from tfx.components.statistics_gen import stats_artifact_utils
+from tfx.dsl.components.base import base_beam_component, base_beam_executor, executor_spec
+from tfx.dsl.io import fileio
+from tfx.types import Artifact, BaseChannel, Channel, artifact_utils, standard_artifacts
+from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
+from tfx.utils import io_utils
+
+from tfx_pipeline.artifacts import DataGate as DataGateArtifact
+from tfx_pipeline.data_checks.anomalies import anomaly_sentences
+from tfx_pipeline.data_checks.languages import drifted_languages, language_counts, vanished_languages
+from tfx_pipeline.data_checks.positives import check_positives, read_findings
+from tfx_pipeline.gate_settings import GateSettings
+from tfx_pipeline.json_settings import settings_from_json
+from tfx_pipeline.local_directories import local_input, local_output
+from xtr_tf.errors import InputError
+
+_KINDS = {"training": "training data", "corpus": "corpus"}
+_FINDINGS_FILE = "findings.jsonl"
+
+
+class DataGateSpec(ComponentSpec):
+    """Inputs, outputs and parameters of `DataGate`."""
+
+    INPUTS = {  # noqa: RUF012
+        "training_examples": ChannelParameter(type=standard_artifacts.Examples),
+        "training_statistics": ChannelParameter(type=standard_artifacts.ExampleStatistics),
+        "training_schema": ChannelParameter(type=standard_artifacts.Schema),
+        "training_anomalies": ChannelParameter(type=standard_artifacts.ExampleAnomalies),
+        "corpus_examples": ChannelParameter(type=standard_artifacts.Examples),
+        "corpus_statistics": ChannelParameter(type=standard_artifacts.ExampleStatistics),
+        "corpus_schema": ChannelParameter(type=standard_artifacts.Schema),
+        "corpus_anomalies": ChannelParameter(type=standard_artifacts.ExampleAnomalies),
+        "previous": ChannelParameter(type=DataGateArtifact, optional=True),
+    }
+    OUTPUTS = {"gate": ChannelParameter(type=DataGateArtifact)}  # noqa: RUF012
+    PARAMETERS = {"thresholds": ExecutionParameter(type=str)}  # noqa: RUF012
+
+
+class DataGateExecutor(base_beam_executor.BaseBeamExecutor):
+    """Runs every check, and raises with the first problem if there is any."""
+
+    def Do(  # noqa: N802
+        self,
+        input_dict: dict[str, list[Artifact]],
+        output_dict: dict[str, list[Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Called by TFX."""
+        settings = settings_from_json(GateSettings, exec_properties["thresholds"])
+        single = {name: artifacts[0] for name, artifacts in input_dict.items() if artifacts}
+        gate = artifact_utils.get_single_instance(output_dict["gate"])
+        # Findings of single queries first: they say plainly what statistics only hint at.
+        problems = [*self._problems_of_positives(single, gate), *_problems_of_statistics(single, settings)]
+        if problems:
+            for problem in problems:
+                logging.error("Data gate: %s.", problem)
+            raise InputError(_refusal(problems))
+        _keep_statistics(single, gate)
+
+    def _problems_of_positives(self, single: dict[str, Artifact], gate: Artifact) -> list[str]:
+        examples, corpus = single["training_examples"], single["corpus_examples"]
+        findings = f"{gate.uri}/{_FINDINGS_FILE}"
+        fileio.makedirs(gate.uri)
+        with self._make_beam_pipeline() as pipeline:
+            check_positives(
+                pipeline,
+                {split: _files(examples, split) for split in _splits(examples)},
+                [_files(corpus, split) for split in _splits(corpus)],
+                findings,
+            )
+        with fileio.open(findings) as file:
+            found = read_findings(file.read())
+        return [f"training data, split {finding.split}: {finding}" for finding in found]
+
+
+class DataGate(base_beam_component.BaseBeamComponent):
+    """Lets data pass, or fails with a sentence that names the anomaly and what to do.
+
+    Outputs `gate`, which exists only for data that passed. Comparing with the latest of them, not
+    with the latest run, keeps a refused drift from being accepted by running again.
+
+    Args:
+        training_examples: Judged queries.
+        training_statistics: Their statistics.
+        training_schema: Their curated schema.
+        training_anomalies: What ExampleValidator found.
+        corpus_examples: Documents.
+        corpus_statistics: Their statistics.
+        corpus_schema: Their curated schema.
+        corpus_anomalies: What ExampleValidator found.
+        previous: The `gate` of the data that passed last, if any.
+        thresholds: `GateSettings` as JSON.
+    """
+
+    SPEC_CLASS = DataGateSpec
+    EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(DataGateExecutor)
+
+    def __init__(
+        self,
+        training_examples: BaseChannel,
+        training_statistics: BaseChannel,
+        training_schema: BaseChannel,
+        training_anomalies: BaseChannel,
+        corpus_examples: BaseChannel,
+        corpus_statistics: BaseChannel,
+        corpus_schema: BaseChannel,
+        corpus_anomalies: BaseChannel,
+        previous: BaseChannel | None = None,
+        thresholds: str = "{}",
+    ) -> None:
+        settings_from_json(GateSettings, thresholds)
+        super().__init__(
+            DataGateSpec(
+                training_examples=training_examples,
+                training_statistics=training_statistics,
+                training_schema=training_schema,
+                training_anomalies=training_anomalies,
+                corpus_examples=corpus_examples,
+                corpus_statistics=corpus_statistics,
+                corpus_schema=corpus_schema,
+                corpus_anomalies=corpus_anomalies,
+                previous=previous,
+                thresholds=thresholds,
+                gate=Channel(type=DataGateArtifact),
+            )
+        )
+
+
+def _problems_of_statistics(single: dict[str, Artifact], settings: GateSettings) -> Iterator[str]:
+    for kind, name in _KINDS.items():
+        threshold = settings.training_drift if kind == "training" else settings.corpus_drift
+        schema = io_utils.SchemaReader().read(io_utils.get_only_uri_in_dir(single[f"{kind}_schema"].uri))
+        for split, statistics in _statistics(single[f"{kind}_statistics"]):
+            (own,) = statistics.datasets
+            problems = anomaly_sentences(_read_anomalies(single[f"{kind}_anomalies"], split), own)
+            problems += vanished_languages(own, schema, settings.fewest_examples)
+            if previous := _read_previous(single.get("previous"), kind, split):
+                problems += drifted_languages(statistics, previous, schema, threshold)
+            yield from (f"{name}, split {split}: {problem}" for problem in problems)
+
+
+def _refusal(problems: list[str]) -> str:
+    more = f" (and {len(problems) - 1} more problems, all in the log)" if len(problems) > 1 else ""
+    return (
+        "The data gate refuses the data; mend them, or change schema or thresholds if the data are right. "
+        f"Received: {problems[0]}{more}."
+    )
+
+
+def _statistics(artifact: Artifact) -> Iterator[tuple[str, Any]]:
+    for split in _splits(artifact):
+        yield split, stats_artifact_utils.load_statistics(artifact, split).proto()
+
+
+def _read_anomalies(artifact: Artifact, split: str) -> Any:
+    folder = artifact_utils.get_split_uri([artifact], split)
+    with fileio.open(f"{folder}/{example_validator.DEFAULT_FILE_NAME}", "rb") as content:
+        return anomalies_pb2.Anomalies.FromString(content.read())
+
+
+def _keep_statistics(single: dict[str, Artifact], gate: Artifact) -> None:
+    counts: dict[str, dict[str, float]] = {}
+    with local_output(gate.uri) as folder:
+        for kind in _KINDS:
+            for split, statistics in _statistics(single[f"{kind}_statistics"]):
+                (folder / _statistics_file(kind, split)).write_bytes(statistics.SerializeToString())
+                counts[f"{kind}/{split}"] = language_counts(statistics.datasets[0])
+    gate.set_string_custom_property("languages", json.dumps(counts, sort_keys=True))
+
+
+def _read_previous(gate: Artifact | None, kind: str, split: str) -> Any:
+    if gate is None:
+        return None
+    with local_input(gate.uri) as folder:
+        file = folder / _statistics_file(kind, split)
+        if not file.is_file():
+            return None
+        return statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read_bytes())
+
+
+def _statistics_file(kind: str, split: str) -> str:
+    return f"{kind}-{split}.pb"
+
+
+def _splits(artifact: Artifact) -> list[str]:
+    return list(artifact_utils.decode_split_names(artifact.split_names))
+
+
+def _files(examples: Artifact, split: str) -> str:
+    return str(io_utils.all_files_pattern(artifact_utils.get_split_uri([examples], split)))

@@ -1,0 +1,163 @@
+"""RetrievalEvaluator: is an exported model good enough, in every language, to replace the one there is?
+
+Measures the SavedModel itself, through its own index, on the development queries.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from tfx.dsl.components.base import base_component, base_executor, executor_spec
+from tfx.types import Artifact, BaseChannel, Channel, artifact_utils, standard_artifacts
+from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
+from tfx.utils import path_utils
+
+from tfx_pipeline.blessings import write_model_blessing
+from tfx_pipeline.development_set import development_set
+from tfx_pipeline.json_settings import settings_from_json
+from tfx_pipeline.local_directories import local_input, local_output
+from tfx_pipeline.quality_settings import QualitySettings
+from tfx_pipeline.verdict import Verdict, judge
+from xtr_tf.evaluation.datasets import Dataset
+from xtr_tf.evaluation.evaluator import Evaluator
+from xtr_tf.evaluation.index_model import IndexModel
+from xtr_tf.evaluation.report.content import build_content
+from xtr_tf.evaluation.report.writing import write_report
+from xtr_tf.evaluation.settings import EvaluationSettings
+from xtr_tf.export.model_card import MODEL_CARD_FILE
+
+_USUAL_K_PRIME = 1_000
+
+
+class RetrievalEvaluatorSpec(ComponentSpec):
+    """Inputs, outputs and parameters of `RetrievalEvaluator`."""
+
+    INPUTS = {  # noqa: RUF012
+        "model": ChannelParameter(type=standard_artifacts.Model),
+        "examples": ChannelParameter(type=standard_artifacts.Examples),
+        "corpus": ChannelParameter(type=standard_artifacts.Examples),
+        "baseline_model": ChannelParameter(type=standard_artifacts.Model, optional=True),
+    }
+    OUTPUTS = {  # noqa: RUF012
+        "evaluation": ChannelParameter(type=standard_artifacts.ModelEvaluation),
+        "blessing": ChannelParameter(type=standard_artifacts.ModelBlessing),
+    }
+    PARAMETERS = {"thresholds": ExecutionParameter(type=str)}  # noqa: RUF012
+
+
+class RetrievalEvaluatorExecutor(base_executor.BaseExecutor):
+    """Measures, writes the report, and blesses or does not."""
+
+    def Do(  # noqa: N802
+        self,
+        input_dict: dict[str, list[Artifact]],
+        output_dict: dict[str, list[Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Called by TFX."""
+        settings = settings_from_json(QualitySettings, exec_properties["thresholds"])
+        model = artifact_utils.get_single_instance(input_dict["model"])
+        baseline = next(iter(input_dict.get("baseline_model") or ()), None)
+        examples = artifact_utils.get_single_instance(input_dict["examples"])
+        corpus = artifact_utils.get_single_instance(input_dict["corpus"])
+        dataset = development_set(examples, corpus, settings.metric)
+        evaluation = artifact_utils.get_single_instance(output_dict["evaluation"])
+        verdict = _evaluate(model, baseline, dataset, settings, evaluation)
+        _record(evaluation, verdict, settings.metric)
+        blessing = artifact_utils.get_single_instance(output_dict["blessing"])
+        write_model_blessing(blessing, verdict.blessed, verdict.reasons, model, baseline)
+
+
+class RetrievalEvaluator(base_component.BaseComponent):
+    """Compares an exported model with thresholds and with the latest blessed model.
+
+    Outputs `evaluation`, a report as HTML, Markdown and JSON with BM25 and the baseline in it, and
+    `blessing`, which Pusher and LatestBlessedModelStrategy understand, with the reasons.
+
+    Args:
+        model: The exported model, a SavedModel in `Format-Serving`.
+        examples: Training examples, whose split `eval` is measured.
+        corpus: Documents, for BM25 and for the exact search.
+        baseline_model: The latest blessed model, if there is one.
+        thresholds: `QualitySettings` as JSON.
+    """
+
+    SPEC_CLASS = RetrievalEvaluatorSpec
+    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(RetrievalEvaluatorExecutor)
+
+    def __init__(
+        self,
+        model: BaseChannel,
+        examples: BaseChannel,
+        corpus: BaseChannel,
+        baseline_model: BaseChannel | None = None,
+        thresholds: str = "{}",
+    ) -> None:
+        settings_from_json(QualitySettings, thresholds)
+        super().__init__(
+            RetrievalEvaluatorSpec(
+                model=model,
+                examples=examples,
+                corpus=corpus,
+                baseline_model=baseline_model,
+                thresholds=thresholds,
+                evaluation=Channel(type=standard_artifacts.ModelEvaluation),
+                blessing=Channel(type=standard_artifacts.ModelBlessing),
+            )
+        )
+
+
+def _evaluate(
+    model: Artifact,
+    baseline: Artifact | None,
+    dataset: Dataset,
+    settings: QualitySettings,
+    evaluation: Artifact,
+) -> Verdict:
+    started = time.perf_counter()
+    with ExitStack() as stack:
+        out = stack.enter_context(local_output(evaluation.uri))
+        directory = stack.enter_context(local_input(path_utils.serving_model_path(model.uri)))
+        tested = _open(directory, "this model")
+        opponent = None
+        if baseline is not None:
+            serving_model = path_utils.serving_model_path(baseline.uri)
+            opponent = _open(stack.enter_context(local_input(serving_model)), "latest blessed model")
+        measured = EvaluationSettings(
+            k_prime=settings.k_prime or _default_k_prime(directory),
+            max_queries=settings.max_queries,
+            bm25=settings.bm25,
+            exact_queries=settings.exact_queries,
+        )
+        result = Evaluator(tested, measured, out, opponent).evaluate(dataset)
+        compared = {"name": opponent.name, "kind": opponent.kind} if opponent else None
+        described = {"name": tested.name, "kind": tested.kind}
+        content = build_content([result], measured, described, compared, time.perf_counter() - started)
+        write_report(out, content)
+    return judge(content, settings)
+
+
+def _open(directory: Path, name: str) -> IndexModel:
+    model = IndexModel(directory)
+    model.name = name
+    return model
+
+
+def _default_k_prime(directory: Path) -> int:
+    """What requests that name no k' get."""
+    card = directory / MODEL_CARD_FILE
+    defaults = json.loads(card.read_text(encoding="utf-8"))["defaults"] if card.is_file() else {}
+    return int(defaults.get("k_prime", _USUAL_K_PRIME))
+
+
+def _record(evaluation: Artifact, verdict: Verdict, metric: str) -> None:
+    """Puts the figures where the metadata store keeps them."""
+    evaluation.set_string_custom_property("metric", metric)
+    for system, value in verdict.averages.items():
+        evaluation.set_float_custom_property(f"average_{system}", value)
+    for language, value in verdict.languages.items():
+        evaluation.set_float_custom_property(f"language_{language}", value)

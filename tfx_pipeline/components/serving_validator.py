@@ -1,0 +1,84 @@
+"""ServingValidator: does an exported model load, answer and keep its pace under a real server?
+
+Needs neither Docker nor Kubernetes: the model is loaded as TensorFlow Serving loads it, and served
+by `xtr-tf serve`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+from tfx.dsl.components.base import base_component, base_executor, executor_spec
+from tfx.types import Artifact, BaseChannel, Channel, artifact_utils, standard_artifacts
+from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
+from tfx.utils import path_utils
+
+from tfx_pipeline.blessings import write_infra_blessing
+from tfx_pipeline.json_settings import settings_from_json
+from tfx_pipeline.local_directories import local_input, local_output
+from tfx_pipeline.serving_check_settings import ServingCheckSettings
+from tfx_pipeline.serving_trial import ServingTrial, try_serving
+
+TRIAL_FILE = "trial.json"
+
+
+class ServingValidatorSpec(ComponentSpec):
+    """Inputs, outputs and parameters of `ServingValidator`."""
+
+    INPUTS = {"model": ChannelParameter(type=standard_artifacts.Model)}  # noqa: RUF012
+    OUTPUTS = {"blessing": ChannelParameter(type=standard_artifacts.InfraBlessing)}  # noqa: RUF012
+    PARAMETERS = {"parameters": ExecutionParameter(type=str)}  # noqa: RUF012
+
+
+class ServingValidatorExecutor(base_executor.BaseExecutor):
+    """Serves the model, asks it, and blesses or does not."""
+
+    def Do(  # noqa: N802
+        self,
+        input_dict: dict[str, list[Artifact]],
+        output_dict: dict[str, list[Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Called by TFX."""
+        settings = settings_from_json(ServingCheckSettings, exec_properties["parameters"])
+        model = artifact_utils.get_single_instance(input_dict["model"])
+        blessing = artifact_utils.get_single_instance(output_dict["blessing"])
+        with local_input(path_utils.serving_model_path(model.uri)) as directory:
+            trial = try_serving(directory, settings)
+        with local_output(blessing.uri) as folder:
+            text = json.dumps(dataclasses.asdict(trial), indent=2, ensure_ascii=False)
+            (folder / TRIAL_FILE).write_text(f"{text}\n", encoding="utf-8")
+        write_infra_blessing(blessing, not trial.problems, trial.problems or [_praise(trial, settings)])
+        if trial.latency_ms is not None:
+            blessing.set_float_custom_property("latency_ms", trial.latency_ms)
+
+
+class ServingValidator(base_component.BaseComponent):
+    """Proves that a model can be served.
+
+    Outputs `blessing`, an InfraBlessing that Pusher understands, with the reasons.
+
+    Args:
+        model: The exported model, a SavedModel in `Format-Serving` with its reference answers.
+        parameters: `ServingCheckSettings` as JSON.
+    """
+
+    SPEC_CLASS = ServingValidatorSpec
+    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(ServingValidatorExecutor)
+
+    def __init__(self, model: BaseChannel, parameters: str = "{}") -> None:
+        settings_from_json(ServingCheckSettings, parameters)
+        super().__init__(
+            ServingValidatorSpec(
+                model=model, parameters=parameters, blessing=Channel(type=standard_artifacts.InfraBlessing)
+            )
+        )
+
+
+def _praise(trial: ServingTrial, settings: ServingCheckSettings) -> str:
+    return (
+        f"The model loaded in {trial.load_seconds:.1f} s and gave the exporter's {trial.answers} answers "
+        f"over gRPC; {settings.latency_share:.0%} of queries took at most {trial.latency_ms:.0f} ms."
+    )

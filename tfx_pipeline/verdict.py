@@ -1,0 +1,99 @@
+"""From the figures of a report to a blessing, or to the reasons against it. Knows nothing of TFX."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tfx_pipeline.quality_settings import QualitySettings
+
+# Figures are means of float64 values: a difference below this is rounding.
+_ROUNDING = 1e-9
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """Whether a model is good enough.
+
+    Attributes:
+        blessed: Whether it is.
+        reasons: Why (not), a sentence each.
+        averages: Of the model (`xtr`) and of what it was compared with, over languages.
+        languages: The model's figure by language.
+    """
+
+    blessed: bool
+    reasons: tuple[str, ...]
+    averages: Mapping[str, float]
+    languages: Mapping[str, float]
+
+
+def judge(report: Mapping[str, Any], settings: QualitySettings) -> Verdict:
+    """Compares a report's figures with the thresholds.
+
+    Args:
+        report: What `xtr_tf.evaluation.report.content.build_content` made.
+        settings: The thresholds.
+    """
+    figures = _figures_of_languages(report, settings.metric)
+    averages = {system: float(np.mean(list(own.values()))) for system, own in figures.items()}
+    failures = [*_too_low(figures["xtr"], averages["xtr"], settings)]
+    if "baseline" in figures:
+        failures += _fallen(figures, averages, settings)
+    reasons = failures or [_praise(figures["xtr"], averages, settings.metric)]
+    return Verdict(not failures, tuple(reasons), averages, figures["xtr"])
+
+
+def _figures_of_languages(report: Mapping[str, Any], metric: str) -> dict[str, dict[str, float]]:
+    """Figures by system, then by language."""
+    found: dict[str, dict[str, float]] = {}
+    for row in report["languages"]:
+        for system, figures in row["figures"].items():
+            if metric in figures:
+                found.setdefault(system, {})[row["name"]] = figures[metric]["value"]
+    return found
+
+
+def _too_low(languages: Mapping[str, float], average: float, settings: QualitySettings) -> list[str]:
+    failures = []
+    if average < settings.least_average - _ROUNDING:
+        failures.append(
+            f"The average of {settings.metric} over languages is {average:.3f}, below the least of "
+            f"{settings.least_average:.3f}."
+        )
+    failures += [
+        f"{settings.metric} in {language} is {value:.3f}, below the least of {settings.least_language:.3f}."
+        for language, value in languages.items()
+        if value < settings.least_language - _ROUNDING
+    ]
+    return failures
+
+
+def _fallen(
+    figures: Mapping[str, Mapping[str, float]], averages: Mapping[str, float], settings: QualitySettings
+) -> list[str]:
+    places = [("the average over languages", averages["xtr"], averages["baseline"], settings.average_fall)]
+    places += [
+        (language, value, figures["baseline"][language], settings.language_fall)
+        for language, value in figures["xtr"].items()
+    ]
+    return [
+        f"{settings.metric} fell in {place} from {before:.3f} of the latest blessed model to {now:.3f}, "
+        f"by more than {allowed:.3f}."
+        for place, now, before, allowed in places
+        if now < before - allowed - _ROUNDING
+    ]
+
+
+def _praise(languages: Mapping[str, float], averages: Mapping[str, float], metric: str) -> str:
+    names = {"baseline": "the latest blessed model", "bm25": "BM25"}
+    others = [f"{averages[system]:.3f} of {name}" for system, name in names.items() if system in averages]
+    against = f", against {' and '.join(others)}" if others else ""
+    worst = min(languages, key=lambda language: languages[language])
+    return (
+        f"The average of {metric} over {len(languages)} languages is {averages['xtr']:.3f}{against}; "
+        f"the weakest is {worst} with {languages[worst]:.3f}."
+    )
