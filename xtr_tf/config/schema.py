@@ -141,13 +141,13 @@ class SourceConfig:
 
     Attributes:
         path: A file or folder; a pattern with `*` for several files of one set.
-        format: How it is laid out; `auto` looks at the path.
+        format: How it is laid out; `auto` looks at the path. `tokenized` examples are the TFX pipeline's.
         split: Which queries of a BEIR, MS MARCO or MIRACL folder.
         language: Language of examples that do not name one.
     """
 
     path: str = ""
-    format: Literal["auto", "jsonl", "tsv", "tfrecord", "beir", "ms_marco", "miracl"] = "auto"
+    format: Literal["auto", "jsonl", "tsv", "tfrecord", "tokenized", "beir", "ms_marco", "miracl"] = "auto"
     split: str = "train"
     language: str = "und"
 

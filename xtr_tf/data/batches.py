@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from xtr_tf.data.tokenized_data import TokenizedData
 from xtr_tf.data.training_data import TextBatch, TrainingData
 from xtr_tf.tokenizer import Tokenizer
 
@@ -37,7 +38,7 @@ class Batch(NamedTuple):
 
 
 def batch_dataset(
-    data: TrainingData,
+    data: TrainingData | TokenizedData,
     tokenizer: Tokenizer,
     batch_size: int,
     steps: range,
@@ -51,8 +52,8 @@ def batch_dataset(
     stream, so that what is trained on does not depend on the number of hosts.
 
     Args:
-        data: The examples.
-        tokenizer: Turns texts into ids.
+        data: The examples, texts or ids.
+        tokenizer: Turns texts into ids, and has the lengths of ids.
         batch_size: Queries of one device.
         steps: The steps to give batches for.
         devices: Numbers of this host's devices among all.
@@ -64,10 +65,12 @@ def batch_dataset(
         A deterministic dataset of `Batch`.
     """
     documents = batch_size * (1 + data.hard_negatives)
-    # In the order of `TextBatch`.
+    tokenized = isinstance(data, TokenizedData)
+    lengths = tokenizer.config
+    # In the order of `TextBatch` and `NumberBatch`.
     layout: list[tuple[tf.DType, list[int]]] = [
-        (tf.string, [batch_size]),
-        (tf.string, [documents]),
+        (tf.int32, [batch_size, lengths.query_length]) if tokenized else (tf.string, [batch_size]),
+        (tf.int32, [documents, lengths.document_length]) if tokenized else (tf.string, [documents]),
         (tf.int32, [batch_size, data.max_positives, 3, 2]),
         (tf.int32, [documents, 3, 2]),
         (tf.float32, [batch_size, 1 + data.hard_negatives]),
@@ -78,20 +81,27 @@ def batch_dataset(
         position = (steps[step] * device_count + devices[device]) * batch_size
         return list(data.batch(position, batch_size))
 
-    def tokenize(run: tf.Tensor) -> Batch:
+    def batch(run: tf.Tensor) -> Batch:
         values = tf.numpy_function(read, [run], [dtype for dtype, _ in layout], stateful=False)
-        text = TextBatch(
-            *(tf.ensure_shape(value, shape) for value, (_, shape) in zip(values, layout, strict=True))
-        )
-        query_ids = tokenizer.tokenize_queries(text.queries)
-        present = tf.cast(text.documents != "", tf.int32)
-        document_ids = tokenizer.tokenize_documents(text.documents) * present[:, None]
-        if not static_shapes:
-            query_ids, document_ids = _cut(query_ids), _cut(document_ids)
-        return Batch(query_ids, document_ids, text.positive_keys, text.document_keys, text.teacher_scores)
+        shaped = [tf.ensure_shape(value, shape) for value, (_, shape) in zip(values, layout, strict=True)]
+        ids = Batch(*shaped) if tokenized else _tokenize(tokenizer, TextBatch(*shaped))
+        if static_shapes:
+            return ids
+        return ids._replace(query_ids=_cut(ids.query_ids), document_ids=_cut(ids.document_ids))
 
     runs = tf.data.Dataset.range(len(steps) * len(devices))
-    return runs.map(tokenize, num_parallel_calls=2, deterministic=True).prefetch(4)
+    return runs.map(batch, num_parallel_calls=2, deterministic=True).prefetch(4)
+
+
+def _tokenize(tokenizer: Tokenizer, text: TextBatch) -> Batch:
+    present = tf.cast(text.documents != "", tf.int32)
+    return Batch(
+        tokenizer.tokenize_queries(text.queries),
+        tokenizer.tokenize_documents(text.documents) * present[:, None],
+        text.positive_keys,
+        text.document_keys,
+        text.teacher_scores,
+    )
 
 
 def _cut(ids: tf.Tensor) -> tf.Tensor:

@@ -42,7 +42,7 @@ class TFRecordSource:
         languages: list[str] = []
         places: list[tuple[int, int, int]] = []
         for number, (path, content) in enumerate(zip(paths, self._contents, strict=True)):
-            for record_number, (start, end) in enumerate(_bounds(content, path, bad_records), start=1):
+            for record_number, (start, end) in enumerate(record_bounds(content, path, bad_records), start=1):
                 try:
                     example = parse_example(content[start:end], language)
                 except ValueError as error:
@@ -126,7 +126,9 @@ def parse_example(record: bytes, language: str) -> TrainingExample:
     )
 
 
-def _bounds(content: bytes | mmap.mmap, path: Path, bad_records: BadRecords) -> list[tuple[int, int]]:
+def record_bounds(
+    content: bytes | mmap.mmap | memoryview, path: Path, bad_records: BadRecords
+) -> list[tuple[int, int]]:
     """Where each record's data starts and ends; the rest of a file after a broken one is lost."""
     bounds: list[tuple[int, int]] = []
     position = 0

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from xtr_tf.config.run import RunConfig
 from xtr_tf.data.batches import batch_dataset
+from xtr_tf.data.tokenized_data import TokenizedData
 from xtr_tf.data.training_data import TrainingData
 from xtr_tf.encoder import Encoder, save_encoder
 from xtr_tf.errors import InputError
@@ -56,7 +57,7 @@ def train(config: RunConfig) -> Path:
     if chief:
         record.start(config)
 
-    data = TrainingData(config.data, settings.seed)
+    data = _open_data(config)
     with strategy.scope():
         encoder, tokenizer = initial_encoder(config)
         weights = [variable.value for variable in encoder.trainable_variables]
@@ -108,6 +109,12 @@ def train(config: RunConfig) -> Path:
     return record.encoder
 
 
+def _open_data(config: RunConfig) -> TrainingData | TokenizedData:
+    if any(source.format == "tokenized" for source in config.data.train):
+        return TokenizedData(config.data, config.tokenizer, config.training.seed)
+    return TrainingData(config.data, config.training.seed)
+
+
 def _make_optimizer(config: RunConfig, variables: list[tf.Variable]) -> Optimizer:
     if config.training.optimizer == "adamw":
         return AdamW(variables, config.training.weight_decay)
@@ -117,7 +124,7 @@ def _make_optimizer(config: RunConfig, variables: list[tf.Variable]) -> Optimize
 def _distributed_batches(
     config: RunConfig,
     strategy: tf.distribute.Strategy,
-    data: TrainingData,
+    data: TrainingData | TokenizedData,
     tokenizer: object,
     steps: range,
 ) -> tf.data.Dataset:
@@ -164,7 +171,7 @@ def _steps_to_next_event(config: RunConfig, done: int) -> int:
 
 
 def _stop_unless_finite(
-    config: RunConfig, data: TrainingData, record: RunRecord, step: int, loss: float
+    config: RunConfig, data: TrainingData | TokenizedData, record: RunRecord, step: int, loss: float
 ) -> None:
     """Ends the run at a loss that is not a number, noting which examples gave it."""
     if np.isfinite(loss):
