@@ -18,9 +18,9 @@ from rich.spinner import Spinner
 from tfx.dsl.compiler import constants
 from tfx.orchestration import metadata
 from tfx.orchestration.local import runner_utils
+from tfx.orchestration.pipeline import Pipeline
 from tfx.orchestration.portable import launcher, runtime_parameter_utils, tfx_runner
 from tfx.proto.orchestration import pipeline_pb2
-from tfx.v1 import dsl
 
 from tfx_pipeline.runners.quiet import quiet
 from tfx_pipeline.runners.run_lock import run_lock
@@ -82,7 +82,7 @@ class LocalRunner(tfx_runner.IrBasedRunner):
             self._finished(ComponentResult(component, time.perf_counter() - start, cached))
 
 
-def run_locally(pipeline: dsl.Pipeline, root: Path) -> list[ComponentResult]:
+def run_locally(pipeline: Pipeline, root: Path) -> list[ComponentResult]:
     """Runs a pipeline under a lock, with a line a component; everything else goes to a log file.
 
     Args:

@@ -23,6 +23,7 @@ from xtr_tf.cli import (
     evaluate,
     export,
     index,
+    pipeline,
     query,
     search,
     serve,
@@ -53,6 +54,7 @@ app.command("serve")(serve.serve)
 app.command("train")(train.train)
 app.add_typer(config.app, name="config")
 app.add_typer(index.app, name="index")
+app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(data.app, name="data")
 app.add_typer(tokenizer.app, name="tokenizer")

@@ -39,10 +39,15 @@ def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -
             configuration that the file's values differ from, `encoder.preset` an encoder size.
         overrides: `key=value` pairs with dotted keys, applied after the file.
     """
+    return load_as(RunConfig, path, overrides)
+
+
+def load_as(cls: type[Config], path: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:
+    """Reads a configuration of any kind, see `load_config`."""
     settings = {} if path is None else read_yaml(Path(path))
     for override in overrides:
         _apply_override(settings, override)
-    return from_mapping(RunConfig, settings)
+    return from_mapping(cls, settings)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

@@ -1,0 +1,193 @@
+"""CorpusEncoder: documents to token vectors, encoding only what no earlier run has encoded."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from tfx.dsl.components.base import base_component, base_executor, executor_spec
+from tfx.types import Artifact, BaseChannel, Channel, artifact_utils, standard_artifacts
+from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
+from tfx.utils import io_utils
+
+from tfx_pipeline.artifacts import TokenVectors as TokenVectorsArtifact
+from tfx_pipeline.config import is_remote
+from tfx_pipeline.encoder_artifact import encoder_folder
+from tfx_pipeline.json_settings import settings_from_json
+from tfx_pipeline.local_directories import local_input, local_output
+from tfx_pipeline.work_area import WorkArea, key_of
+from xtr_tf.corpus.encode_corpus import EncodingReport, encode_corpus
+from xtr_tf.corpus.encoding_config import EncodingConfig
+from xtr_tf.corpus.local_runner import run_locally
+from xtr_tf.corpus.shard_task import Runner
+from xtr_tf.corpus.token_vectors import TokenVectors
+from xtr_tf.encoder.manifest import read_manifest
+from xtr_tf.refresh.document_changes import compare_documents
+from xtr_tf.refresh.update_vectors import update_vectors
+
+KIND = "vectors"
+
+
+class CorpusEncoderSpec(ComponentSpec):
+    """Inputs, outputs and parameters of `CorpusEncoder`."""
+
+    INPUTS = {  # noqa: RUF012
+        "model": ChannelParameter(type=standard_artifacts.Model),
+        "corpus": ChannelParameter(type=standard_artifacts.Examples),
+    }
+    OUTPUTS = {"vectors": ChannelParameter(type=TokenVectorsArtifact)}  # noqa: RUF012
+    PARAMETERS = {  # noqa: RUF012
+        "settings": ExecutionParameter(type=str),
+        "shard_characters": ExecutionParameter(type=int),
+        "keep_order": ExecutionParameter(type=int),
+        "work": ExecutionParameter(type=str),
+        "beam_args": ExecutionParameter(type=str),
+    }
+
+
+class CorpusEncoderExecutor(base_executor.BaseExecutor):
+    """Encodes a corpus in the work area, and moves the result to its artifact."""
+
+    def Do(  # noqa: N802
+        self,
+        input_dict: dict[str, list[Artifact]],
+        output_dict: dict[str, list[Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Called by TFX."""
+        model = artifact_utils.get_single_instance(input_dict["model"])
+        corpus = artifact_utils.get_single_instance(input_dict["corpus"])
+        vectors = artifact_utils.get_single_instance(output_dict["vectors"])
+        config = settings_from_json(EncodingConfig, exec_properties["settings"])
+        area = WorkArea(exec_properties["work"])
+        with ExitStack() as stack:
+            encoder = encoder_folder(stack.enter_context(local_input(model.uri)))
+            fingerprint = read_manifest(encoder).fingerprint
+            origin = key_of(fingerprint, exec_properties["settings"])
+            latest = area.latest(KIND, origin)
+            base = stack.enter_context(local_input(latest["vectors"])) if latest else None
+            work = stack.enter_context(
+                area.unfinished(KIND, key_of(origin, corpus.uri, exec_properties["shard_characters"]))
+            )
+            documents = work / "documents"
+            _link_examples(corpus, documents)
+            report = encode_corpus(
+                documents,
+                encoder,
+                work / "vectors",
+                config,
+                shard_characters=exec_properties["shard_characters"],
+                reuse=base,
+                runner=_runner(exec_properties, reuses=base is not None),
+            )
+            with local_output(vectors.uri) as out:
+                _place(work / "vectors", base if exec_properties["keep_order"] else None, out)
+        area.remember(KIND, origin, {"vectors": vectors.uri})
+        _record(vectors, report, fingerprint, latest)
+
+
+class CorpusEncoder(base_component.BaseComponent):
+    """Encodes the corpus; vectors of texts that this encoder has encoded before are copied.
+
+    Outputs `vectors`, the folder that `xtr-tf encode` writes.
+
+    Args:
+        model: A model that holds an encoder: the Trainer's, or an exported retriever.
+        corpus: Documents.
+        settings: `EncodingConfig` as JSON.
+        shard_characters: Text of a shard, the unit of work and of resuming.
+        work: The pipeline's work area.
+        beam_args: Options of Beam; a runner among them encodes, otherwise this process does.
+        keep_order: Whether documents that did not change stay where they were and new ones come
+            last, so that the last index can be updated.
+    """
+
+    SPEC_CLASS = CorpusEncoderSpec
+    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(CorpusEncoderExecutor)
+
+    def __init__(
+        self,
+        model: BaseChannel,
+        corpus: BaseChannel,
+        settings: str,
+        shard_characters: int,
+        work: str,
+        beam_args: tuple[str, ...] = (),
+        keep_order: bool = False,
+    ) -> None:
+        super().__init__(
+            CorpusEncoderSpec(
+                model=model,
+                corpus=corpus,
+                settings=settings,
+                shard_characters=shard_characters,
+                keep_order=int(keep_order),
+                work=work,
+                beam_args=json.dumps(beam_args),
+                vectors=Channel(type=TokenVectorsArtifact),
+            )
+        )
+
+
+def _link_examples(corpus: Artifact, folder: Path) -> None:
+    """Gives the files of all splits names that `CorpusReader` knows."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    number = 0
+    for split in artifact_utils.decode_split_names(corpus.split_names):
+        pattern = io_utils.all_files_pattern(artifact_utils.get_split_uri([corpus], split))
+        for file in sorted(tf.io.gfile.glob(pattern)):
+            name = folder / f"part-{number:05d}.tfrecord.gz"
+            if is_remote(file):
+                tf.io.gfile.copy(file, str(name))
+            else:
+                name.symlink_to(file)
+            number += 1
+
+
+def _runner(exec_properties: dict[str, Any], reuses: bool) -> Runner:
+    """Beam's workers where a runner is named; what is left after reuse is little, and done here."""
+    beam_args = json.loads(exec_properties["beam_args"])
+    if reuses or not any(argument.startswith("--runner=") for argument in beam_args):
+        return run_locally
+    from xtr_tf.corpus.beam_runner import BeamRunner
+    from xtr_tf.corpus.staged_runner import StagedRunner
+
+    runner = BeamRunner(beam_args)
+    work = exec_properties["work"]
+    return StagedRunner(runner, posixpath.join(work, "staging")) if is_remote(work) else runner
+
+
+def _place(encoded: Path, base: Path | None, out: Path) -> None:
+    """Moves finished vectors to their artifact, or joins them with those of documents that stay."""
+    out.rmdir()
+    if base is None:
+        shutil.move(encoded, out)
+        return
+    before, now = TokenVectors.open(base), TokenVectors.open(encoded)
+    present = {record.id for record in now.documents()}
+    gone = [record.id for record in before.documents() if record.id not in present]
+    update_vectors(before, now, compare_documents(before, now, gone), out)
+
+
+def _record(
+    vectors: Artifact, report: EncodingReport, fingerprint: str, latest: dict[str, str] | None
+) -> None:
+    """Puts the figures where the metadata store keeps them."""
+    vectors.set_string_custom_property("encoder_fingerprint", fingerprint)
+    if latest:
+        vectors.set_string_custom_property("reused", latest["vectors"])
+    figures = {
+        "documents": report.manifest.num_documents,
+        "tokens": report.manifest.num_tokens,
+        "documents_encoded": report.counters.get("documents_encoded", 0),
+        "documents_reused": report.counters.get("documents_reused", 0),
+        "shards_kept": report.shards_kept,
+    }
+    for name, value in figures.items():
+        vectors.set_int_custom_property(name, value)

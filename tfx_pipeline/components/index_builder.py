@@ -1,0 +1,135 @@
+"""IndexBuilder: token vectors to a search index, built anew or updated from the last one."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tfx.dsl.components.base import base_component, base_executor, executor_spec
+from tfx.types import Artifact, BaseChannel, Channel, artifact_utils
+from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
+
+from tfx_pipeline.artifacts import TokenIndex as TokenIndexArtifact
+from tfx_pipeline.artifacts import TokenVectors as TokenVectorsArtifact
+from tfx_pipeline.json_settings import settings_from_json
+from tfx_pipeline.local_directories import local_input, local_output
+from tfx_pipeline.work_area import WorkArea, key_of
+from xtr_tf.config.schema import IndexConfig
+from xtr_tf.corpus.token_vectors import TokenVectors
+from xtr_tf.errors import InputError
+from xtr_tf.index.build import build_index
+from xtr_tf.index.token_index import TokenIndex
+from xtr_tf.refresh.document_changes import compare_documents
+from xtr_tf.refresh.retraining import TrainingState, advice, drift
+from xtr_tf.refresh.trained_quantizer import trained_quantizer
+from xtr_tf.refresh.update_index import check_belongs, update_index
+
+KIND = "index"
+
+
+class IndexBuilderSpec(ComponentSpec):
+    """Inputs, outputs and parameters of `IndexBuilder`."""
+
+    INPUTS = {"vectors": ChannelParameter(type=TokenVectorsArtifact)}  # noqa: RUF012
+    OUTPUTS = {"index": ChannelParameter(type=TokenIndexArtifact)}  # noqa: RUF012
+    PARAMETERS = {  # noqa: RUF012
+        "settings": ExecutionParameter(type=str),
+        "update": ExecutionParameter(type=int),
+        "work": ExecutionParameter(type=str),
+    }
+
+
+class IndexBuilderExecutor(base_executor.BaseExecutor):
+    """Builds, or updates where that is asked for and the last index still suits the vectors."""
+
+    def Do(  # noqa: N802
+        self,
+        input_dict: dict[str, list[Artifact]],
+        output_dict: dict[str, list[Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Called by TFX."""
+        vectors = artifact_utils.get_single_instance(input_dict["vectors"])
+        index = artifact_utils.get_single_instance(output_dict["index"])
+        config = settings_from_json(IndexConfig, exec_properties["settings"])
+        area = WorkArea(exec_properties["work"])
+        with ExitStack() as stack:
+            source = TokenVectors.open(stack.enter_context(local_input(vectors.uri)))
+            origin = key_of(source.encoder_fingerprint, exec_properties["settings"])
+            latest = area.latest(KIND, origin) if exec_properties["update"] else None
+            out = stack.enter_context(local_output(index.uri))
+            out.rmdir()
+            reason = "no index of this encoder and these settings to update"
+            if latest:
+                last = TokenIndex.open(stack.enter_context(local_input(latest["index"])))
+                base = TokenVectors.open(stack.enter_context(local_input(latest["vectors"])))
+                reason = update_if_suited(last, base, source, out)
+            built = build_index(source, out, config) if reason else TokenIndex.open(out)
+            refreshes = TrainingState.read(built).refreshes
+        area.remember(KIND, origin, {"index": index.uri, "vectors": vectors.uri})
+        index.set_int_custom_property("tokens", built.num_tokens)
+        index.set_int_custom_property("refreshes", refreshes)
+        if latest and not reason:
+            index.set_string_custom_property("updated", latest["index"])
+        if exec_properties["update"] and reason:
+            index.set_string_custom_property("built_anew", reason)
+
+
+class IndexBuilder(base_component.BaseComponent):
+    """Builds the index of token vectors.
+
+    Outputs `index`, the folder that `xtr-tf index` writes.
+
+    Args:
+        vectors: Token vectors.
+        settings: `IndexConfig` as JSON.
+        work: The pipeline's work area.
+        update: Whether to keep cells and codes of the last index for documents that stayed. An index
+            whose cells no longer suit the corpus is built anew all the same.
+    """
+
+    SPEC_CLASS = IndexBuilderSpec
+    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(IndexBuilderExecutor)
+
+    def __init__(self, vectors: BaseChannel, settings: str, work: str, update: bool = False) -> None:
+        super().__init__(
+            IndexBuilderSpec(
+                vectors=vectors,
+                settings=settings,
+                update=int(update),
+                work=work,
+                index=Channel(type=TokenIndexArtifact),
+            )
+        )
+
+
+def update_if_suited(last: TokenIndex, base: TokenVectors, source: TokenVectors, out: Path) -> str:
+    """Updates an index.
+
+    Args:
+        last: The last index.
+        base: The vectors it was made from.
+        source: The vectors to index.
+        out: Directory of the new index.
+
+    Returns:
+        "", or why it should be built anew instead; nothing is written then.
+    """
+    present = {record.id for record in source.documents()}
+    gone = [record.id for record in base.documents() if record.id not in present]
+    kept = compare_documents(base, source, gone).kept
+    try:
+        check_belongs(last, base, np.ones(last.num_documents, bool))
+        check_belongs(last, source, kept)
+    except InputError:
+        return "the documents stand in another order than in the last index"
+    quantizer = trained_quantizer(last)
+    if quantizer is not None:
+        stay = int(source.document_offsets[kept.sum()])
+        ratio = drift(quantizer, source, stay)
+        if reason := advice(TrainingState.read(last), source.num_tokens, ratio):
+            return reason
+    update_index(last, source, kept, out)
+    return ""

@@ -1,0 +1,115 @@
+"""RetrieverExporter: encoder, vectors and index to one SavedModel, proved before it is an artifact."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from tfx.dsl.components.base import base_component, base_executor, executor_spec
+from tfx.types import Artifact, BaseChannel, Channel, artifact_utils, standard_artifacts
+from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
+from tfx.utils import path_utils
+
+from tfx_pipeline.artifacts import TokenIndex as TokenIndexArtifact
+from tfx_pipeline.artifacts import TokenVectors as TokenVectorsArtifact
+from tfx_pipeline.encoder_artifact import ENCODER_FOLDER, encoder_folder
+from tfx_pipeline.json_settings import settings_from_json
+from tfx_pipeline.local_directories import local_input, local_output
+from xtr_tf.export.assembly import assemble_retriever
+from xtr_tf.export.exporter import export_retriever
+from xtr_tf.export.model_card import ModelCard
+from xtr_tf.retriever import SearchDefaults
+
+_STAGING = ".export"
+
+
+class RetrieverExporterSpec(ComponentSpec):
+    """Inputs, outputs and parameters of `RetrieverExporter`."""
+
+    INPUTS = {  # noqa: RUF012
+        "encoder": ChannelParameter(type=standard_artifacts.Model),
+        "vectors": ChannelParameter(type=TokenVectorsArtifact),
+        "index": ChannelParameter(type=TokenIndexArtifact),
+    }
+    OUTPUTS = {"model": ChannelParameter(type=standard_artifacts.Model)}  # noqa: RUF012
+    PARAMETERS = {  # noqa: RUF012
+        "defaults": ExecutionParameter(type=str),
+        "model_name": ExecutionParameter(type=str),
+    }
+
+
+class RetrieverExporterExecutor(base_executor.BaseExecutor):
+    """Exports through the gate of `xtr_tf.export`; a model that fails it is no artifact."""
+
+    def Do(  # noqa: N802
+        self,
+        input_dict: dict[str, list[Artifact]],
+        output_dict: dict[str, list[Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Called by TFX."""
+        defaults = settings_from_json(SearchDefaults, exec_properties["defaults"])
+        model = artifact_utils.get_single_instance(output_dict["model"])
+        with ExitStack() as stack:
+            trained, vectors, index = (
+                stack.enter_context(local_input(artifact_utils.get_single_instance(input_dict[name]).uri))
+                for name in ("encoder", "vectors", "index")
+            )
+            encoder = encoder_folder(trained)
+            out = stack.enter_context(local_output(model.uri))
+            card = _export(encoder, vectors, index, defaults, exec_properties["model_name"], out)
+            # Whoever refreshes the corpus needs the encoder of the model that was blessed.
+            shutil.copytree(encoder, out / ENCODER_FOLDER)
+        _record(model, card)
+
+
+class RetrieverExporter(base_component.BaseComponent):
+    """Writes the servable model, with warm-up requests, reference answers and a model card.
+
+    Outputs `model`: the SavedModel in `Format-Serving`, where Pusher looks, and the encoder beside it.
+
+    Args:
+        encoder: A model that holds the encoder.
+        vectors: Token vectors of the corpus.
+        index: Their index.
+        defaults: `SearchDefaults` as JSON.
+        model_name: What requests will call the model.
+    """
+
+    SPEC_CLASS = RetrieverExporterSpec
+    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(RetrieverExporterExecutor)
+
+    def __init__(
+        self, encoder: BaseChannel, vectors: BaseChannel, index: BaseChannel, defaults: str, model_name: str
+    ) -> None:
+        super().__init__(
+            RetrieverExporterSpec(
+                encoder=encoder,
+                vectors=vectors,
+                index=index,
+                defaults=defaults,
+                model_name=model_name,
+                model=Channel(type=standard_artifacts.Model),
+            )
+        )
+
+
+def _export(
+    encoder: Path, vectors: Path, index: Path, defaults: SearchDefaults, name: str, out: Path
+) -> ModelCard:
+    assembly = assemble_retriever(encoder, vectors, index, defaults)
+    exported = export_retriever(assembly.retriever, out / _STAGING / name, assembly.card)
+    exported.directory.rename(path_utils.serving_model_dir(str(out)))
+    shutil.rmtree(out / _STAGING)
+    return assembly.card
+
+
+def _record(model: Artifact, card: ModelCard) -> None:
+    """Puts what the model was made of where the metadata store keeps it."""
+    model.set_string_custom_property("encoder_fingerprint", card.encoder["fingerprint"])
+    model.set_string_custom_property("corpus_sha256", card.corpus["sha256"])
+    model.set_int_custom_property("documents", card.corpus["documents"])
+    model.set_int_custom_property("tokens", card.corpus["tokens"])
+    model.set_string_custom_property("xtr_tf_version", card.versions["xtr-tf"])

@@ -1,0 +1,279 @@
+"""The pipeline: from data to a blessed, pushed version of a retriever.
+
+    judged queries                                       documents
+    TrainingGen → Statistics → Validator ─┐    ┌─ Validator ← Statistics ← CorpusGen
+                                          DataGate                             │
+    Transform → Trainer ──────────────► CorpusEncoder ◄────────────────────────┘
+                                             │ token vectors
+                                        IndexBuilder
+                                             │ token index
+                                     RetrieverExporter          one SavedModel
+                                             │
+         RetrievalEvaluator (against LatestBlessedModel), ServingValidator
+                                             │ both bless
+                                           Pusher
+
+`full` is all of it. `refresh` is for a corpus that changed under a model that did not: the latest
+blessed encoder takes the place of Transform and Trainer, and the last index is updated.
+
+Nothing here knows where the pipeline runs; see `runners/`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal
+
+from tfx.components import (
+    ExampleValidator,
+    FileBasedExampleGen,
+    ImportExampleGen,
+    Pusher,
+    StatisticsGen,
+    Trainer,
+    Transform,
+)
+from tfx.dsl.components.base import base_component, executor_spec
+from tfx.dsl.components.common.importer import Importer
+from tfx.dsl.components.common.resolver import Resolver
+from tfx.dsl.input_resolution.strategies.latest_artifact_strategy import LatestArtifactStrategy
+from tfx.dsl.input_resolution.strategies.latest_blessed_model_strategy import LatestBlessedModelStrategy
+from tfx.orchestration.pipeline import Pipeline
+from tfx.proto import example_gen_pb2, pusher_pb2, trainer_pb2
+from tfx.types import BaseChannel, Channel, standard_artifacts
+
+from tfx_pipeline.artifacts import DataGate as DataGateArtifact
+from tfx_pipeline.components.corpus_encoder import CorpusEncoder
+from tfx_pipeline.components.data_gate import DataGate
+from tfx_pipeline.components.index_builder import IndexBuilder
+from tfx_pipeline.components.retrieval_evaluator import RetrievalEvaluator
+from tfx_pipeline.components.retriever_exporter import RetrieverExporter
+from tfx_pipeline.components.serving_validator import ServingValidator
+from tfx_pipeline.config import PipelineConfig, absolute, content_hash
+from tfx_pipeline.example_gen.corpus_executor import CorpusExecutor
+from tfx_pipeline.example_gen.training_executor import TrainingExecutor
+from tfx_pipeline.json_settings import settings_to_json
+from xtr_tf.config.loading import to_mapping
+from xtr_tf.encoder.manifest import MANIFEST_FILE
+
+Dag = Literal["full", "refresh"]
+TrainerClass = Callable[..., base_component.BaseComponent]
+Node = Any
+
+
+def create_pipeline(
+    config: PipelineConfig, dag: Dag = "full", metadata: Any = None, trainer_class: TrainerClass = Trainer
+) -> Pipeline:
+    """Makes the DAG.
+
+    Args:
+        config: The configuration.
+        dag: `full` (data, model, index) or `refresh` (corpus, index).
+        metadata: Where the metadata store is; None where the runner has one of its own.
+        trainer_class: What takes the place of TFX's Trainer where training is a job of its own.
+    """
+    data = _data(config)
+    blessed = _latest_blessed_model()
+    nodes: list[Node] = [*data.nodes, blessed]
+    refreshes = dag == "refresh"
+    if refreshes:
+        encoder = blessed.outputs["model"]
+    else:
+        transform = _transform(config, data)
+        base_model, importers = _base_model(config, blessed)
+        trainer = _trainer(config, transform, base_model, trainer_class)
+        encoder = trainer.outputs["model"]
+        nodes += [transform, *importers, trainer]
+
+    vectors = CorpusEncoder(
+        model=encoder,
+        corpus=data.corpus,
+        settings=settings_to_json(config.corpus.encoding),
+        shard_characters=config.corpus.shard_characters,
+        work=config.work_folder,
+        beam_args=config.beam_args,
+        keep_order=refreshes,
+    )
+    vectors.add_upstream_node(data.gate)
+    index = IndexBuilder(
+        vectors=vectors.outputs["vectors"],
+        settings=settings_to_json(config.index),
+        work=config.work_folder,
+        update=refreshes,
+    )
+    exporter = RetrieverExporter(
+        encoder=encoder,
+        vectors=vectors.outputs["vectors"],
+        index=index.outputs["index"],
+        defaults=settings_to_json(config.search),
+        model_name=config.model_name,
+    )
+    evaluator = RetrievalEvaluator(
+        model=exporter.outputs["model"],
+        examples=data.training,
+        corpus=data.corpus,
+        baseline_model=blessed.outputs["model"],
+        thresholds=settings_to_json(config.quality),
+    )
+    validator = ServingValidator(
+        model=exporter.outputs["model"], parameters=settings_to_json(config.serving_check)
+    )
+    pusher = Pusher(
+        model=exporter.outputs["model"],
+        model_blessing=evaluator.outputs["blessing"],
+        infra_blessing=validator.outputs["blessing"],
+        push_destination=pusher_pb2.PushDestination(
+            filesystem=pusher_pb2.PushDestination.Filesystem(base_directory=config.serving_folder)
+        ),
+    )
+    return Pipeline(
+        pipeline_name=config.name,
+        pipeline_root=absolute(config.root),
+        components=[*nodes, vectors, index, exporter, evaluator, validator, pusher],
+        enable_cache=True,
+        metadata_connection_config=metadata,
+        beam_pipeline_args=list(config.beam_args),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Data:
+    """The part of the DAG that reads and checks data, with what the rest needs of it."""
+
+    training: BaseChannel
+    training_schema: BaseChannel
+    corpus: BaseChannel
+    gate: Node
+    nodes: list[Node]
+
+
+def _data(config: PipelineConfig) -> _Data:
+    training_gen, corpus_gen = _training_gen(config), _corpus_gen(config)
+    training, corpus = training_gen.outputs["examples"], corpus_gen.outputs["examples"]
+    checks = {
+        "training": _checks(config, "training", training),
+        "corpus": _checks(config, "corpus", corpus),
+    }
+    passed = Resolver(strategy_class=LatestArtifactStrategy, gate=Channel(type=DataGateArtifact)).with_id(
+        "LatestDataGate"
+    )
+    gate = DataGate(
+        training_examples=training,
+        corpus_examples=corpus,
+        previous=passed.outputs["gate"],
+        thresholds=settings_to_json(config.gate),
+        **{
+            f"{kind}_{name}": channel
+            for kind, (_, channels) in checks.items()
+            for name, channel in channels.items()
+        },
+    )
+    nodes = [training_gen, corpus_gen, *checks["training"][0], *checks["corpus"][0], passed, gate]
+    return _Data(training, checks["training"][1]["schema"], corpus, gate, nodes)
+
+
+def _training_gen(config: PipelineConfig) -> Node:
+    source = config.training_data
+    splits = [
+        example_gen_pb2.Input.Split(name=name, pattern=getattr(source, name)) for name in ("train", "eval")
+    ]
+    given = {"input_base": absolute(source.folder), "input_config": example_gen_pb2.Input(splits=splits)}
+    if source.format == "tfrecord":
+        return ImportExampleGen(**given).with_id("TrainingGen")
+    executor = executor_spec.BeamExecutorSpec(TrainingExecutor)
+    return FileBasedExampleGen(**given, custom_executor_spec=executor).with_id("TrainingGen")
+
+
+def _corpus_gen(config: PipelineConfig) -> Node:
+    source = config.corpus
+    split = example_gen_pb2.Input.Split(name="corpus", pattern=source.files)
+    whole = example_gen_pb2.SplitConfig.Split(name="corpus", hash_buckets=1)
+    given = {
+        "input_base": absolute(source.folder),
+        "input_config": example_gen_pb2.Input(splits=[split]),
+        "output_config": example_gen_pb2.Output(split_config=example_gen_pb2.SplitConfig(splits=[whole])),
+    }
+    if source.format == "tfrecord":
+        return ImportExampleGen(**given).with_id("CorpusGen")
+    executor = executor_spec.BeamExecutorSpec(CorpusExecutor)
+    return FileBasedExampleGen(**given, custom_executor_spec=executor).with_id("CorpusGen")
+
+
+def _checks(
+    config: PipelineConfig, kind: Literal["training", "corpus"], examples: BaseChannel
+) -> tuple[list[Node], dict[str, BaseChannel]]:
+    """Statistics of examples, their curated schema, and what does not agree."""
+    name, folder = kind.capitalize(), config.schema_folder(kind)
+    schema = Importer(
+        source_uri=folder,
+        artifact_type=standard_artifacts.Schema,
+        custom_properties={"sha256": content_hash(f"{folder}/schema.pbtxt")},
+    ).with_id(f"{name}Schema")
+    statistics = StatisticsGen(examples=examples).with_id(f"{name}Statistics")
+    validator = ExampleValidator(
+        statistics=statistics.outputs["statistics"], schema=schema.outputs["result"]
+    ).with_id(f"{name}Validator")
+    channels = {
+        "statistics": statistics.outputs["statistics"],
+        "schema": schema.outputs["result"],
+        "anomalies": validator.outputs["anomalies"],
+    }
+    return [statistics, schema, validator], channels
+
+
+def _latest_blessed_model() -> Node:
+    return Resolver(
+        strategy_class=LatestBlessedModelStrategy,
+        model=Channel(type=standard_artifacts.Model),
+        model_blessing=Channel(type=standard_artifacts.ModelBlessing),
+    ).with_id("LatestBlessedModel")
+
+
+def _transform(config: PipelineConfig, data: _Data) -> Node:
+    tokenizer = {**to_mapping(config.run.tokenizer), "model": config.vocabulary}
+    transform = Transform(
+        examples=data.training,
+        schema=data.training_schema,
+        preprocessing_fn="tfx_pipeline.transform.preprocessing_fn",
+        custom_config={"tokenizer": tokenizer, "vocabulary_hash": content_hash(config.vocabulary)},
+        disable_statistics=True,
+    )
+    transform.add_upstream_node(data.gate)
+    return transform
+
+
+def _base_model(config: PipelineConfig, blessed: Node) -> tuple[BaseChannel | None, list[Node]]:
+    """What training starts from, as an artifact that lineage shows."""
+    if config.warm_start == "latest":
+        return blessed.outputs["model"], []
+    if not config.run.training.initial_encoder:
+        return None, []
+    folder = absolute(config.run.training.initial_encoder)
+    importer = Importer(
+        source_uri=folder,
+        artifact_type=standard_artifacts.Model,
+        custom_properties={"sha256": content_hash(f"{folder}/{MANIFEST_FILE}")},
+    ).with_id("InitialEncoder")
+    return importer.outputs["result"], [importer]
+
+
+def _trainer(
+    config: PipelineConfig, transform: Node, base_model: BaseChannel | None, trainer_class: TrainerClass
+) -> Node:
+    initial = config.run.training.initial_encoder
+    return trainer_class(
+        examples=transform.outputs["transformed_examples"],
+        transform_graph=transform.outputs["transform_graph"],
+        base_model=base_model,
+        run_fn="tfx_pipeline.trainer.run_fn",
+        train_args=trainer_pb2.TrainArgs(num_steps=config.run.training.steps),
+        eval_args=trainer_pb2.EvalArgs(num_steps=1),
+        custom_config={
+            "run": to_mapping(config.run),
+            "vocabulary": config.vocabulary,
+            "vocabulary_hash": content_hash(config.vocabulary),
+            "initial_encoder": absolute(initial) if initial else "",
+            "work": config.work_folder,
+        },
+    ).with_id("Trainer")
