@@ -22,11 +22,10 @@ def kept_vectors(make_index, vectors):
     return np.clip(np.rint(vectors * multipliers), -127, 127) / multipliers
 
 
-@pytest.mark.parametrize(("block", "rows"), [(16_384, 32), (100, 7)])
+@pytest.mark.parametrize("block", [16_384, 100])
 @pytest.mark.parametrize("k_prime", [1, 30, 200])
-def test_all_cells_give_the_exact_top_k(monkeypatch, make_index, kept_vectors, queries, k_prime, block, rows):
+def test_all_cells_give_the_exact_top_k(monkeypatch, make_index, kept_vectors, queries, k_prime, block):
     monkeypatch.setattr(core_searcher, "_BLOCK", block)
-    monkeypatch.setattr(core_searcher, "_ROWS", rows)
     ids, scores, valid, cutoffs = search(
         searcher_from_index(make_index(kind="core")), queries, k_prime, 10**6
     )
@@ -61,6 +60,25 @@ def test_a_row_sees_every_token_of_its_own_cells(make_index, kept_vectors, queri
     expected = tokens[offsets[nearest] : offsets[nearest + 1]]
     ids, *_ = search(searcher_from_index(index), queries[:1], 10**6, 1)
     np.testing.assert_array_equal(np.sort(ids[0]), np.sort(expected))
+
+
+def test_a_query_finds_the_same_whatever_its_neighbours(make_index, queries):
+    searcher = searcher_from_index(make_index(kind="core"))
+    lengths = [3, 0, 5, 1, len(queries) - 9]
+    together = searcher.search(queries, tf.constant(100), tf.constant(2), tf.constant(lengths))
+    end = 0
+    for length in filter(None, lengths):
+        rows = slice(end, end := end + length)
+        alone = searcher.search(queries[rows], tf.constant(100), tf.constant(2))
+        for row, ids in enumerate(together.token_ids[rows].numpy()):
+            found = ids[together.valid[rows][row]]
+            assert sorted(found) == sorted(alone.token_ids[row][alone.valid[row]].numpy())
+
+
+def test_vectors_are_given_in_the_order_of_the_corpus(make_index, kept_vectors):
+    tokens = np.array([7, 0, 1234, 7], np.int32)
+    found = searcher_from_index(make_index(kind="core")).vectors_of(tf.constant(tokens))
+    np.testing.assert_allclose(found, kept_vectors[tokens], atol=1e-6)
 
 
 def test_bfloat16_is_an_option(make_index, vectors, queries):

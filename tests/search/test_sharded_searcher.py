@@ -37,6 +37,19 @@ def test_shards_of_an_index_find_the_same_tokens(make_index, queries, kind):
     np.testing.assert_allclose(found.cutoffs, expected.cutoffs, atol=0.01)
 
 
+@pytest.mark.parametrize("kind", ["core", "scann", "exact"])
+def test_shards_keep_the_vectors_of_one_index(make_index, kind):
+    fields = {"kind": kind, "reordering": kind == "scann"}
+    one, three = (searcher_from_index(make_index(num_shards=shards, **fields)) for shards in (1, 3))
+    tokens = tf.constant([3_999, 0, 2_500, 1_400, 0])
+    np.testing.assert_allclose(three.vectors_of(tokens), one.vectors_of(tokens), atol=1e-6)
+
+
+def test_codes_alone_are_no_vectors(make_index):
+    searcher = searcher_from_index(make_index(kind="scann", num_shards=2))
+    assert searcher.vectors_of(tf.constant([0])) is None
+
+
 def test_searchers_of_different_width_are_refused(vectors):
     with pytest.raises(InputError, match="width"):
         ShardedSearcher([ExactSearcher(vectors), ExactSearcher(vectors[:, :4])])

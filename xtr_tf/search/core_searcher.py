@@ -1,7 +1,7 @@
 """An inverted file in stock TensorFlow ops: runs in any TensorFlow runtime, without ScaNN.
 
-Every token of a probed cell is scored, for all query tokens at once: one matrix product over the
-union of the cells that the query tokens chose. Tokens above a cut-off count as retrieved, so no
+Every token of a probed cell is scored, for all tokens of a query at once: one matrix product over
+the union of the cells that the query's tokens chose. Tokens above a cut-off count as retrieved, so no
 exact top-k' is needed. This file must never import ScaNN, nor use an op outside core TensorFlow.
 """
 
@@ -16,9 +16,6 @@ from xtr_tf.search.leaves import number_of_leaves
 from xtr_tf.search.token_hits import TokenHits, hits_from_padded
 from xtr_tf.search.token_searcher import TokenSearcher
 
-# Query tokens that share one union of cells: about a query. More would score each query token
-# against cells that were chosen for others, and gain ever less by it.
-_ROWS = 32
 # Tokens scored at once, so that memory stays bounded however many cells are probed.
 _BLOCK = 16_384
 # The cut-off is found on a sample of the scored tokens in which it still has this rank at least.
@@ -63,23 +60,33 @@ class CoreSearcher(TokenSearcher):
         self.cell_offsets = tf.Variable(cell_offsets.astype(np.int32), trainable=False, name="cell_offsets")
         self.vectors = tf.Variable(vectors, trainable=False, name="vectors")
         self.tokens = tf.Variable(tokens, trainable=False, name="tokens")
+        self.slots = tf.Variable(np.argsort(tokens).astype(np.int32), trainable=False, name="slots")
         self.scales = tf.Variable(scales.astype(np.float32), trainable=False, name="scales")
 
-    def _search(self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor) -> TokenHits:
-        leaves = self._number_of_leaves(k_prime, leaves)
-        chunks = -(-tf.shape(query_vectors)[0] // _ROWS)
+    def vectors_of(self, tokens: tf.Tensor) -> tf.Tensor:
+        """The vectors of `[any]` token ordinals, `[any, dim]` float32."""
+        kept = tf.gather(self.vectors, tf.gather(self.slots, tokens))
+        return tf.cast(kept, tf.float32) * self.scales
 
-        def search_chunk(chunk: tf.Tensor, *found: tf.TensorArray) -> tuple[tf.Tensor | tf.TensorArray, ...]:
-            queries = query_vectors[chunk * _ROWS : (chunk + 1) * _ROWS]
-            results = self._search_rows(queries, k_prime, leaves)
-            return chunk + 1, *(array.write(chunk, part) for array, part in zip(found, results, strict=True))
+    def _search(
+        self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, row_lengths: tf.Tensor
+    ) -> TokenHits:
+        leaves = self._number_of_leaves(k_prime, leaves)
+        row_lengths = tf.boolean_mask(row_lengths, row_lengths > 0)
+        queries = tf.size(row_lengths)
+        ends = tf.cumsum(row_lengths)
+
+        def search_query(query: tf.Tensor, *found: tf.TensorArray) -> tuple[tf.Tensor | tf.TensorArray, ...]:
+            rows = query_vectors[ends[query] - row_lengths[query] : ends[query]]
+            results = self._search_rows(rows, k_prime, leaves)
+            return query + 1, *(array.write(query, part) for array, part in zip(found, results, strict=True))
 
         _, *found = tf.while_loop(
-            cond=lambda chunk, *_: chunk < chunks,
-            body=search_chunk,
+            cond=lambda query, *_: query < queries,
+            body=search_query,
             loop_vars=(
                 tf.constant(0),
-                *(_pieces(dtype, chunks) for dtype in (tf.int32, tf.float32, tf.int64)),
+                *(_pieces(dtype, queries) for dtype in (tf.int32, tf.float32, tf.int64)),
             ),
             parallel_iterations=1,
         )

@@ -33,7 +33,13 @@ class ExactSearcher(TokenSearcher):
         kept = tf.as_dtype(dtype)
         self.vectors = tf.Variable(vectors.astype(kept.as_numpy_dtype), trainable=False, name="vectors")
 
-    def _search(self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor) -> TokenHits:
+    def vectors_of(self, tokens: tf.Tensor) -> tf.Tensor:
+        """The vectors of `[any]` token ordinals, `[any, dim]` float32."""
+        return tf.cast(tf.gather(self.vectors, tokens), tf.float32)
+
+    def _search(
+        self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, row_lengths: tf.Tensor
+    ) -> TokenHits:
         rows = tf.shape(query_vectors)[0]
         block = tf.clip_by_value(_MAX_SIMILARITIES // tf.maximum(rows, 1), 1024, self.num_tokens)
 

@@ -77,7 +77,16 @@ class ScannSearcher(TokenSearcher):
             self.int8 = (_variable(int8_vectors, "int8_vectors"), _variable(multipliers, "multipliers"))
         self.resource = _ScannResource(self, len(codebook))
 
-    def _search(self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor) -> TokenHits:
+    def vectors_of(self, tokens: tf.Tensor) -> tf.Tensor | None:
+        """The int8 vectors of `[any]` token ordinals as `[any, dim]` float32; None without reordering."""
+        if not self.int8:
+            return None
+        vectors, multipliers = self.int8
+        return tf.cast(tf.gather(vectors, tokens), tf.float32) / multipliers
+
+    def _search(
+        self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, row_lengths: tf.Tensor
+    ) -> TokenHits:
         handle = self.resource.searcher_handle()
         before_reordering = tf.minimum(k_prime * (REORDERED_PER_K_PRIME if self.int8 else 1), self.num_tokens)
         leaves = self._number_of_leaves(k_prime, leaves)

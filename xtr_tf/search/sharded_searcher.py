@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from xtr_tf.errors import InputError
@@ -32,10 +33,27 @@ class ShardedSearcher(TokenSearcher):
         self.num_tokens = sum(shard.num_tokens for shard in shards)
         self.dim = shards[0].dim
 
-    def _search(self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor) -> TokenHits:
+    def vectors_of(self, tokens: tf.Tensor) -> tf.Tensor | None:
+        """The vectors of `[any]` token ordinals, `[any, dim]` float32, from the shards that hold them."""
+        ends = np.cumsum([shard.num_tokens for shard in self.shards])
+        owners = tf.searchsorted(tf.constant(ends, tokens.dtype), tokens, side="right")
+        places, vectors = [], []
+        for number, shard in enumerate(self.shards):
+            mine = tf.where(owners == number)[:, 0]
+            kept = shard.vectors_of(tf.gather(tokens, mine) - (ends[number] - shard.num_tokens))
+            if kept is None:
+                return None
+            places.append(mine)
+            vectors.append(kept)
+        order = tf.math.invert_permutation(tf.concat(places, axis=0))
+        return tf.gather(tf.concat(vectors, axis=0), order)
+
+    def _search(
+        self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, row_lengths: tf.Tensor
+    ) -> TokenHits:
         found, first = [], 0
         for shard in self.shards:
-            hits = shard.search(query_vectors, k_prime, leaves)
+            hits = shard.search(query_vectors, k_prime, leaves, row_lengths)
             found.append(hits._replace(token_ids=hits.token_ids + first))
             first += shard.num_tokens
         ids = tf.concat([hits.token_ids for hits in found], axis=1)

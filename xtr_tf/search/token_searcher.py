@@ -29,7 +29,13 @@ class TokenSearcher(tf.Module, abc.ABC):
     num_tokens: int
     dim: int
 
-    def search(self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor) -> TokenHits:
+    def search(
+        self,
+        query_vectors: tf.Tensor,
+        k_prime: tf.Tensor,
+        leaves: tf.Tensor,
+        row_lengths: tf.Tensor | None = None,
+    ) -> TokenHits:
         """Searches all query tokens of a batch at once.
 
         Args:
@@ -37,6 +43,8 @@ class TokenSearcher(tf.Module, abc.ABC):
             k_prime: Scalar int32, at least 1; more than the index holds means all of it.
             leaves: Scalar int32, the cells to look into; 0 leaves it to the index's own rule.
                 A searcher without cells ignores it.
+            row_lengths: `[queries]` int32, how many of the rows belong to each query, so that its
+                hits do not depend on its neighbours; None for rows of one query.
 
         Returns:
             The hits, `[rows, columns]`.
@@ -56,11 +64,26 @@ class TokenSearcher(tf.Module, abc.ABC):
                 ["Query vectors must be finite; encode the query again. Received: NaN or infinity"],
             ),
         ]
+        if row_lengths is None:
+            row_lengths = tf.shape(query_vectors)[:1]
         with tf.control_dependencies([check for check in checks if check is not None]):
             return self._search(
-                tf.identity(query_vectors), tf.minimum(k_prime, self.num_tokens), tf.identity(leaves)
+                tf.identity(query_vectors),
+                tf.minimum(k_prime, self.num_tokens),
+                tf.identity(leaves),
+                row_lengths,
             )
 
+    def vectors_of(self, tokens: tf.Tensor) -> tf.Tensor | None:
+        """The vectors of `[any]` token ordinals, `[any, dim]` float32, as near as the index keeps them.
+
+        Returns:
+            The vectors, or None where the index keeps only codes.
+        """
+        return None
+
     @abc.abstractmethod
-    def _search(self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor) -> TokenHits:
+    def _search(
+        self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, row_lengths: tf.Tensor
+    ) -> TokenHits:
         """Searches with arguments already checked: `1 <= k_prime <= num_tokens`, `leaves >= 0`."""
