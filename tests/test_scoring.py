@@ -153,7 +153,8 @@ def test_rescoring_ranks_candidates_by_f_colbert():
     offsets = np.array([0, 10, 10, 25, 40], np.int32)
     ordinals = tf.constant([[3, 0, 2], [2, -1, -1], [1, 3, 0]])
     ranked = RankedDocuments(ordinals, tf.zeros([3, 3]))
-    found = tf.function(rescore_documents)(ranked, queries, mask, tf.constant(vectors), tf.constant(offsets))
+    kept = tf.constant(vectors)
+    found = tf.function(rescore_documents)(ranked, queries, mask, lambda ids: tf.gather(kept, ids), offsets)
 
     def colbert(query, document):
         own = vectors[offsets[document] : offsets[document + 1]]

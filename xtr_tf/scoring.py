@@ -10,6 +10,7 @@ Citation: [Lee et al., 2023](https://arxiv.org/abs/2304.01982), "Missing similar
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -172,7 +173,7 @@ def rescore_documents(
     ranked: RankedDocuments,
     encodings: tf.Tensor,
     query_mask: tf.Tensor,
-    vectors: tf.Tensor,
+    vectors_of: Callable[[tf.Tensor], tf.Tensor],
     document_offsets: tf.Tensor,
 ) -> RankedDocuments:
     """Ranks candidates anew by exact f_ColBERT, where token vectors are kept.
@@ -181,7 +182,7 @@ def rescore_documents(
         ranked: Candidates, `[queries, candidates]`.
         encodings: `[queries, length, dim]` float32.
         query_mask: `[queries, length]`, true (or 1) where there is a token.
-        vectors: `[tokens, dim]` variable or tensor of floats, in the order of the corpus.
+        vectors_of: Gives the vectors of `[any]` token ordinals, `[any, dim]` float32.
         document_offsets: `[documents + 1]` integers; tokens of document `i` are `[i]` to `[i + 1]`.
 
     Returns:
@@ -193,7 +194,7 @@ def rescore_documents(
         present = tf.maximum(ordinals, 0)
         starts, ends = tf.gather(document_offsets, present), tf.gather(document_offsets, present + 1)
         tokens = tf.ragged.range(starts, tf.where(ordinals >= 0, ends, starts))
-        kept = tf.cast(tf.gather(vectors, tokens.flat_values), tf.float32)
+        kept = vectors_of(tokens.flat_values)
         similarities = tf.matmul(kept, tf.boolean_mask(encoding, mask), transpose_b=True)
         best = tf.math.unsorted_segment_max(similarities, tokens.value_rowids(), tf.size(ordinals))
         scores = tf.math.divide_no_nan(tf.reduce_sum(best, axis=1), tf.cast(tf.shape(best)[1], tf.float32))

@@ -19,6 +19,7 @@ class SearchOptions:
         imputation: `top_k_prime`, `zero`, `constant` or `none`.
         constant: The similarity imputed under `constant`.
         languages: Documents in one of these alone.
+        rescore: Candidates to rank anew by exact f_ColBERT, 0 for none; for an index that keeps vectors.
     """
 
     k_prime: int | None = None
@@ -27,6 +28,7 @@ class SearchOptions:
     imputation: str | None = None
     constant: float | None = None
     languages: Sequence[str] | None = None
+    rescore: int | None = None
 
     def inputs(self) -> dict[str, Value]:
         """Returns what is set, as a signature's inputs."""

@@ -48,9 +48,12 @@ class ShardedClient:
                 rather than theirs: k' 1000 and imputation by the cut-off.
 
         Raises:
+            ValueError: `rescore` is set: hits carry no vectors to rank by.
             ClientError: A server did not answer, or does not split the query into the same tokens;
                 an answer without one of the shards would be a wrong one.
         """
+        if options and options.rescore:
+            raise ValueError("A sharded client merges token hits and cannot rescore documents.")
         chosen = _complete(options or SearchOptions())
         inputs = {"query": [query], "k_prime": chosen.k_prime}
         if chosen.leaves is not None:

@@ -54,7 +54,7 @@ def test_no_model(tmp_path):
 
 
 def test_verify(exact_export, tmp_path):
-    assert "search 5" in run("verify", exact_export)
+    assert "search 6" in run("verify", exact_export)
     copy = shutil.copytree(exact_export, tmp_path / "1")
     cases = json.loads((copy / REFERENCE_FILE).read_text())[:1]
     (copy / REFERENCE_FILE).write_text(json.dumps(cases))

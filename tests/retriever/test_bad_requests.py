@@ -9,6 +9,7 @@ import tensorflow as tf
 from xtr_tf.corpus.document import DocumentRecord
 from xtr_tf.errors import InputError
 from xtr_tf.retriever import DocumentTable, Retriever, SearchDefaults, TokenTable
+from xtr_tf.retriever.signatures import build_signatures
 from xtr_tf.search.exact_searcher import ExactSearcher
 
 QUERY = tf.constant(["mountain"])
@@ -63,6 +64,14 @@ def test_parameters_out_of_range(signatures, parameters, message):
             signatures[name](QUERY, **tensors)
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         signatures["search_vectors"](tf.ones([1, 2, 32]), tf.ones([1, 2], tf.bool), **tensors)
+
+
+@pytest.mark.parametrize("rescore", [-1, 4, 10_001])
+def test_rescoring_out_of_range(signatures, rescore):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"`rescore` must be 0 .* between `top_k` and 10000"
+    ):
+        signatures["search"](QUERY, rescore=tf.constant(rescore))
 
 
 def test_more_than_there_is_means_all(signatures):
@@ -136,3 +145,21 @@ def test_impossible_defaults():
     for wrong in ({"k_prime": 0}, {"top_k": 0}, {"top_k": 10_001}, {"leaves": -1}, {"imputation": "mean"}):
         with pytest.raises(InputError, match=next(iter(wrong))):
             SearchDefaults(**wrong)
+
+
+def test_rescoring_without_vectors(tiny_corpus):
+    class CodesAlone(ExactSearcher):
+        def vectors_of(self, tokens):
+            return None
+
+    retriever = Retriever(
+        tiny_corpus.encoder,
+        tiny_corpus.tokenizer,
+        CodesAlone(tiny_corpus.vectors),
+        tiny_corpus.document_of_token,
+        DocumentTable(tiny_corpus.documents),
+    )
+    search = build_signatures(retriever)["search"]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`rescore` needs an index that keeps vectors"):
+        search(QUERY, rescore=tf.constant(10))
+    assert np.isfinite(search(QUERY)["scores"]).all()

@@ -51,6 +51,21 @@ def test_search_ranks_as_the_definition_says(signatures, tiny_corpus, k_prime):
         np.testing.assert_allclose(found["scores"].numpy()[position][: len(values)], values, atol=1e-5)
 
 
+def test_rescoring_ranks_by_f_colbert(signatures, tiny_corpus):
+    candidates = signatures["search"](tf.constant(QUERIES), top_k=tf.constant(9))["document_ids"].numpy()
+    found = signatures["search"](tf.constant(QUERIES), top_k=tf.constant(4), rescore=tf.constant(9))
+    encodings, mask = encode(signatures, QUERIES)
+    for position in range(len(QUERIES)):
+        # With all tokens retrieved f_XTR' is f_ColBERT.
+        exact = reference(tiny_corpus, encodings[position][mask[position]], len(tiny_corpus.vectors))
+        ids = [document.id.encode() for document in tiny_corpus.documents]
+        kept = {d: score for d, score in exact.items() if ids[d] in candidates[position]}
+        assert found["document_ids"].numpy()[position].tolist() == ranking(tiny_corpus, kept, 4)
+        np.testing.assert_allclose(
+            found["scores"].numpy()[position], sorted(kept.values(), reverse=True)[:4], atol=1e-5
+        )
+
+
 def test_serving_default_uses_the_defaults(signatures):
     default = signatures["serving_default"](tf.constant(QUERIES))
     found = signatures["search"](tf.constant(QUERIES))
@@ -154,4 +169,6 @@ def test_an_empty_batch_is_answered(signatures):
     for name in ("serving_default", "search", "explain"):
         found = signatures[name](tf.constant([], tf.string))
         assert found["document_ids"].shape == [0, 5], name
+    rescored = signatures["search"](tf.constant([], tf.string), rescore=tf.constant(5))
+    assert rescored["document_ids"].shape == [0, 5]
     assert signatures["search_tokens"](tf.constant([], tf.string))["token_ids"].shape[0] == 0

@@ -29,13 +29,13 @@ OPTIONS = [
 
 @pytest.fixture(scope="module")
 def whole(retriever_server):
-    with Client(retriever_server.target, "whole") as client:
+    with Client(retriever_server.target, "whole", timeout=30) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def sharded(retriever_server):
-    with ShardedClient([Client(retriever_server.target, name) for name in SHARDS]) as client:
+    with ShardedClient([Client(retriever_server.target, name, timeout=30) for name in SHARDS]) as client:
         yield client
 
 
@@ -56,7 +56,7 @@ def test_the_parts_answer_as_the_whole(whole, sharded, options):
 
 
 def test_a_missing_shard_is_an_error_and_never_a_partial_answer(retriever_server):
-    clients = [Client(retriever_server.target, name) for name in ("shard0", "absent")]
+    clients = [Client(retriever_server.target, name, timeout=30) for name in ("shard0", "absent")]
     with ShardedClient(clients) as sharded, pytest.raises(ClientError, match="NOT_FOUND"):
         sharded.search("a")
     with pytest.raises(ValueError, match="at least one server"):
@@ -66,3 +66,5 @@ def test_a_missing_shard_is_an_error_and_never_a_partial_answer(retriever_server
 def test_bad_requests_are_passed_on(sharded):
     with pytest.raises(ClientError, match="`k_prime` must be at least 1"):
         sharded.search("a", SearchOptions(k_prime=0))
+    with pytest.raises(ValueError, match="cannot rescore"):
+        sharded.search("a", SearchOptions(rescore=20))

@@ -33,6 +33,9 @@ def search(
     languages: Annotated[
         list[str] | None, typer.Option("--language", help="Only documents in this language; repeatable.")
     ] = None,
+    rescore: Annotated[
+        int | None, typer.Option(help="Candidates to rank anew by exact f_ColBERT; 0 for none.")
+    ] = None,
     explain: Annotated[bool, typer.Option(help="Show which tokens matched in the best documents.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
@@ -46,7 +49,13 @@ def search(
     from xtr_tf.export.version_directory import latest_version
     from xtr_tf.runtime import SavedModelSession
 
-    given = {"top_k": top_k, "k_prime": k_prime, "leaves": leaves, "imputation": imputation}
+    given = {
+        "top_k": top_k,
+        "k_prime": k_prime,
+        "leaves": leaves,
+        "imputation": imputation,
+        "rescore": rescore,
+    }
     inputs: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     inputs |= {"query": [query], "languages": languages or []}
     start = time.perf_counter()

@@ -61,10 +61,13 @@ def record_cases(
         record(
             "search", query=text[:1], **{**parameters, "imputation": np.array(imputation.encode(), object)}
         )
+    if retriever.keeps_vectors:
+        record("search", query=text, **{**parameters, "rescore": parameters["top_k"] * np.int32(2)})
     encoded = record("encode_query", query=text)
     record("search_vectors", **encoded, **parameters)
     record("search_tokens", query=text[:2], k_prime=np.int32(_K_PRIME_OF_HITS), leaves=parameters["leaves"])
-    record("explain", query=text[:2], **parameters)
+    explained = {name: value for name, value in parameters.items() if name != "rescore"}
+    record("explain", query=text[:2], **explained)
     record("encode_document", document=text)
     record("score", query=text[:2], documents=np.stack([text, text[::-1]])[: len(text[:2])])
     return cases

@@ -17,6 +17,7 @@ def explain_signature(retriever: Retriever) -> dict[str, Any]:
     """Returns `explain`."""
     defaults = SearchRequest.default(retriever.defaults)
     specs = SearchRequest.specs()
+    del specs["rescore"]  # What is explained is the score of the tokens that were found.
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="query"), *specs.values()])
     def explain(
@@ -28,7 +29,8 @@ def explain_signature(retriever: Retriever) -> dict[str, Any]:
         constant: tf.Tensor = defaults.constant,
         languages: tf.Tensor = defaults.languages,
     ) -> dict[str, tf.Tensor]:
-        request = SearchRequest(k_prime, top_k, leaves, imputation, constant, languages).checked()
+        none = tf.constant(0)
+        request = SearchRequest(k_prime, top_k, leaves, imputation, constant, languages, none).checked()
         return _explain(retriever, query, request)
 
     return {"explain": explain}

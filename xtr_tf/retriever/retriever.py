@@ -17,9 +17,9 @@ from xtr_tf.retriever.document_table import DocumentTable
 from xtr_tf.retriever.empty_batch import at_least_one_row
 from xtr_tf.retriever.encoded_texts import EncodedTexts
 from xtr_tf.retriever.search_defaults import SearchDefaults
-from xtr_tf.retriever.search_request import SearchRequest
+from xtr_tf.retriever.search_request import SearchRequest, require
 from xtr_tf.retriever.token_table import TokenTable
-from xtr_tf.scoring import RankedDocuments, flatten_queries, score_documents
+from xtr_tf.scoring import RankedDocuments, flatten_queries, rescore_documents, score_documents
 from xtr_tf.search.token_hits import TokenHits
 from xtr_tf.search.token_searcher import TokenSearcher
 from xtr_tf.tokenizer import Tokenizer
@@ -64,6 +64,8 @@ class Retriever(tf.Module):
         self.document_of_token = tf.Variable(
             np.asarray(document_of_token, np.int32), trainable=False, name="document_of_token"
         )
+        self.keeps_vectors = searcher.vectors_of(tf.zeros([0], tf.int32)) is not None
+        self.document_offsets = _document_offsets(document_of_token, documents.num_documents)
         # While a Keras object is saved it swaps its variables for copies, which the loader of TensorFlow
         # Serving does not find. So its variables are tracked here, and the object itself only closed over.
         self.encoder_variables = [variable.value for variable in encoder.variables]
@@ -92,7 +94,9 @@ class Retriever(tf.Module):
             Hits of the rows of `flatten_queries`.
         """
         rows = flatten_queries(queries.encodings, queries.mask)
-        hits = self.searcher.search(at_least_one_row(rows), k_prime, leaves)
+        lengths = tf.math.count_nonzero(queries.mask, axis=1, dtype=tf.int32)
+        lengths = tf.concat([lengths, 1 - tf.minimum(tf.shape(rows)[:1], 1)], axis=0)
+        hits = self.searcher.search(at_least_one_row(rows), k_prime, leaves, lengths)
         return TokenHits(*(part[: tf.shape(rows)[0]] for part in hits))
 
     def rank(self, hits: TokenHits, queries: EncodedTexts, request: SearchRequest) -> RankedDocuments:
@@ -119,8 +123,38 @@ class Retriever(tf.Module):
         return RankedDocuments(*(part[: tf.shape(queries.mask)[0]] for part in ranked))
 
     def search(self, queries: EncodedTexts, request: SearchRequest) -> RankedDocuments:
-        """Finds and ranks documents."""
-        return self.rank(self.find_tokens(queries, request.k_prime, request.leaves), queries, request)
+        """Finds and ranks documents, the first of them anew by exact f_ColBERT if the request asks for it."""
+        hits = self.find_tokens(queries, request.k_prime, request.leaves)
+        if not self.keeps_vectors:
+            kept = require(
+                request.rescore == 0,
+                "`rescore` needs an index that keeps vectors: exact, core, or reordered scann. Received:",
+                request.rescore,
+            )
+            with tf.control_dependencies([kept]):
+                return self.rank(hits, queries, request)
+        return tf.cond(
+            request.rescore > 0,
+            lambda: self._rescore(hits, queries, request),
+            lambda: self.rank(hits, queries, request),
+        )
+
+    def _rescore(self, hits: TokenHits, queries: EncodedTexts, request: SearchRequest) -> RankedDocuments:
+        candidates = self.rank(hits, queries, request._replace(top_k=request.rescore))
+        ranked = rescore_documents(
+            RankedDocuments(*map(at_least_one_row, candidates)),
+            at_least_one_row(queries.encodings),
+            at_least_one_row(queries.mask),
+            self.searcher.vectors_of,
+            self.document_offsets,
+        )
+        return RankedDocuments(*(part[: tf.shape(queries.mask)[0], : request.top_k] for part in ranked))
+
+
+def _document_offsets(document_of_token: np.ndarray, num_documents: int) -> tf.Variable:
+    """`[documents + 1]` int32: the tokens of document `i` are `[i]` to `[i + 1]`."""
+    offsets = np.searchsorted(document_of_token, np.arange(num_documents + 1))
+    return tf.Variable(offsets.astype(np.int32), trainable=False, name="document_offsets")
 
 
 def _check_sizes(
@@ -140,6 +174,8 @@ def _check_sizes(
         counts["token table"] = tokens.num_tokens
     if len(set(counts.values())) > 1:
         raise InputError(f"The parts of a retriever must count the same tokens. Received: {counts}.")
+    if np.any(document_of_token[1:] < document_of_token[:-1]):
+        raise InputError("The tokens of a document must stand together, in document order. Received: others.")
     first, last = int(np.min(document_of_token)), int(np.max(document_of_token))
     if first < 0 or last >= documents.num_documents:
         raise InputError(

@@ -24,6 +24,8 @@ class SearchDefaults:
         imputation: How a query token counts for a document of which it retrieved nothing,
             one of `xtr_tf.scoring.IMPUTATIONS`.
         constant: What it counts with under the imputation `constant`.
+        rescore: Candidates that are ranked anew by exact f_ColBERT, 0 for none; needs an index that
+            keeps vectors (`exact`, `core`, or `scann` with reordering).
     """
 
     k_prime: int = 1_000
@@ -31,6 +33,7 @@ class SearchDefaults:
     leaves: int = 0
     imputation: str = "top_k_prime"
     constant: float = 0.0
+    rescore: int = 0
 
     def __post_init__(self) -> None:
         require(self.k_prime >= 1, "`k_prime` must be at least 1.", self.k_prime)
@@ -42,3 +45,8 @@ class SearchDefaults:
             self.imputation,
         )
         require(math.isfinite(self.constant), "`constant` must be a finite number.", self.constant)
+        require(
+            self.rescore == 0 or self.top_k <= self.rescore <= MAX_TOP_K,
+            f"`rescore` must be 0 (none) or between `top_k` and {MAX_TOP_K}.",
+            self.rescore,
+        )

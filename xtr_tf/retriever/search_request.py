@@ -22,6 +22,7 @@ class SearchRequest(NamedTuple):
         imputation: string, one of `xtr_tf.scoring.IMPUTATIONS`.
         constant: float32, the score of what was not retrieved under `constant`.
         languages: `[any]` strings; only documents in one of them are returned; all if it is empty or None.
+        rescore: int32, candidates that are ranked anew by exact f_ColBERT over the kept vectors, 0 for none.
     """
 
     k_prime: tf.Tensor
@@ -30,11 +31,12 @@ class SearchRequest(NamedTuple):
     imputation: tf.Tensor
     constant: tf.Tensor
     languages: tf.Tensor | None
+    rescore: tf.Tensor
 
     @classmethod
     def specs(cls) -> dict[str, tf.TensorSpec]:
         """Dtypes and shapes, by name."""
-        dtypes = cls(tf.int32, tf.int32, tf.int32, tf.string, tf.float32, tf.string)
+        dtypes = cls(tf.int32, tf.int32, tf.int32, tf.string, tf.float32, tf.string, tf.int32)
         return {
             name: tf.TensorSpec([None] if name == "languages" else [], dtype, name=name)
             for name, dtype in dtypes._asdict().items()
@@ -50,6 +52,7 @@ class SearchRequest(NamedTuple):
             tf.constant(defaults.imputation),
             tf.constant(defaults.constant),
             tf.constant([], tf.string),
+            tf.constant(defaults.rescore),
         )
 
     def checked(self) -> SearchRequest:
@@ -64,6 +67,11 @@ class SearchRequest(NamedTuple):
                 tf.math.is_finite(self.constant),
                 "`constant` must be a finite number. Received:",
                 self.constant,
+            ),
+            require(
+                (self.rescore == 0) | (self.rescore >= self.top_k) & (self.rescore <= MAX_TOP_K),
+                f"`rescore` must be 0 (none) or between `top_k` and {MAX_TOP_K}. Received:",
+                self.rescore,
             ),
         ]
         with tf.control_dependencies(checks):

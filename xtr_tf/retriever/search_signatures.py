@@ -43,8 +43,9 @@ def search_signatures(retriever: Retriever) -> dict[str, Any]:
         imputation: tf.Tensor = defaults.imputation,
         constant: tf.Tensor = defaults.constant,
         languages: tf.Tensor = defaults.languages,
+        rescore: tf.Tensor = defaults.rescore,
     ) -> dict[str, tf.Tensor]:
-        request = SearchRequest(k_prime, top_k, leaves, imputation, constant, languages).checked()
+        request = SearchRequest(k_prime, top_k, leaves, imputation, constant, languages, rescore).checked()
         encoded = retriever.encode(require_text(retriever.query_ids(query), "query"))
         return _documents(retriever, retriever.search(encoded, request))
 
@@ -64,8 +65,9 @@ def search_signatures(retriever: Retriever) -> dict[str, Any]:
         imputation: tf.Tensor = defaults.imputation,
         constant: tf.Tensor = defaults.constant,
         languages: tf.Tensor = defaults.languages,
+        rescore: tf.Tensor = defaults.rescore,
     ) -> dict[str, tf.Tensor]:
-        request = SearchRequest(k_prime, top_k, leaves, imputation, constant, languages).checked()
+        request = SearchRequest(k_prime, top_k, leaves, imputation, constant, languages, rescore).checked()
         return _documents(retriever, retriever.search(_checked_vectors(encodings, mask), request))
 
     @tf.function(input_signature=[QUERY, specs["k_prime"], specs["leaves"]])
