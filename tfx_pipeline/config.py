@@ -16,6 +16,7 @@ from typing import Literal
 from tfx_pipeline.gate_settings import GateSettings
 from tfx_pipeline.quality_settings import QualitySettings
 from tfx_pipeline.serving_check_settings import ServingCheckSettings
+from tfx_pipeline.vertex_config import VertexConfig
 from xtr_tf.config.loading import load_as
 from xtr_tf.config.run import RunConfig
 from xtr_tf.config.schema import IndexConfig, require
@@ -97,6 +98,7 @@ class PipelineConfig:
         gate: What the data gate tolerates.
         quality: What a model must reach to be blessed.
         serving_check: What it must do under a server.
+        vertex: Where and on what it runs in Vertex AI; a local run ignores it.
     """
 
     name: str = "xtr"
@@ -113,6 +115,7 @@ class PipelineConfig:
     gate: GateSettings = dataclasses.field(default_factory=GateSettings)
     quality: QualitySettings = dataclasses.field(default_factory=QualitySettings)
     serving_check: ServingCheckSettings = dataclasses.field(default_factory=ServingCheckSettings)
+    vertex: VertexConfig = dataclasses.field(default_factory=VertexConfig)
 
     def __post_init__(self) -> None:
         require(bool(self.name), "`name` must not be empty.", self.name)

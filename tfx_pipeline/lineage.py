@@ -17,6 +17,9 @@ from ml_metadata.proto import metadata_store_pb2 as mlmd
 
 from xtr_tf.errors import InputError
 
+#: The store of a pipeline that runs on this machine, in its root.
+METADATA_FILE = "metadata.sqlite"
+
 _OUTPUT_EVENTS = (mlmd.Event.OUTPUT, mlmd.Event.DECLARED_OUTPUT)
 _INPUT_EVENTS = (mlmd.Event.INPUT, mlmd.Event.DECLARED_INPUT)
 
@@ -107,6 +110,12 @@ class Lineage:
         live = [artifact for artifact in found if artifact.state == mlmd.Artifact.LIVE]
         return [self._artifact(artifact) for artifact in sorted(live, key=lambda a: a.id)]
 
+    def outputs(self, execution_id: int) -> list[ArtifactRecord]:
+        """What an execution gave, made by it or taken from the cache."""
+        events = self._store.get_events_by_execution_ids([execution_id])
+        ids = [event.artifact_id for event in events if event.type in _OUTPUT_EVENTS]
+        return [self._artifact(artifact) for artifact in self._store.get_artifacts_by_id(ids)]
+
     def find(self, path: str) -> ArtifactRecord:
         """The artifact whose folder, or pushed folder, is `path`."""
         wanted = path.rstrip("/")
@@ -138,6 +147,24 @@ class Lineage:
             for source in self._store.get_artifacts_by_id(frontier):
                 found.append(dataclasses.replace(self._artifact(source), depth=depth))
         return found
+
+    def inputs(self, artifact: ArtifactRecord, key: str) -> list[ArtifactRecord]:
+        """What the maker of `artifact` was given under a key, such as `model`."""
+        makers = self._executions_of([artifact.id], _OUTPUT_EVENTS)
+        return self._artifacts_of(makers, _INPUT_EVENTS, key)
+
+    def results(self, artifact: ArtifactRecord, key: str) -> list[ArtifactRecord]:
+        """What was made by those that were given `artifact` under a key, the newest last."""
+        events = self._store.get_events_by_artifact_ids([artifact.id])
+        users = {event.execution_id for event in events if event.type in _INPUT_EVENTS and _key(event) == key}
+        return self._artifacts_of(users, _OUTPUT_EVENTS)
+
+    def _artifacts_of(
+        self, executions: Iterable[int], kinds: tuple[Any, ...], key: str | None = None
+    ) -> list[ArtifactRecord]:
+        events = self._store.get_events_by_execution_ids(sorted(executions))
+        found = {event.artifact_id for event in events if event.type in kinds and key in (None, _key(event))}
+        return [self._artifact(artifact) for artifact in self._store.get_artifacts_by_id(sorted(found))]
 
     def _executions_of(self, artifact_ids: Iterable[int], kinds: tuple[Any, ...]) -> set[int]:
         events = self._store.get_events_by_artifact_ids(list(artifact_ids))
@@ -171,3 +198,8 @@ class Lineage:
             producer=self._node(min(makers)) if makers else "",
             properties=properties,
         )
+
+
+def _key(event: mlmd.Event) -> str:
+    """Under which name an execution knew the artifact."""
+    return event.path.steps[0].key if event.path.steps else ""

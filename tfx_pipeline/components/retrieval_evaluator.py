@@ -17,6 +17,7 @@ from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionP
 from tfx.utils import path_utils
 
 from tfx_pipeline.blessings import write_model_blessing
+from tfx_pipeline.code_version import code_version
 from tfx_pipeline.development_set import development_set
 from tfx_pipeline.json_settings import settings_from_json
 from tfx_pipeline.local_directories import local_input, local_output
@@ -157,6 +158,7 @@ def _default_k_prime(directory: Path) -> int:
 def _record(evaluation: Artifact, verdict: Verdict, metric: str) -> None:
     """Puts the figures where the metadata store keeps them."""
     evaluation.set_string_custom_property("metric", metric)
+    evaluation.set_string_custom_property("code", code_version())
     for system, value in verdict.averages.items():
         evaluation.set_float_custom_property(f"average_{system}", value)
     for language, value in verdict.languages.items():

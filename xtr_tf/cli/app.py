@@ -24,6 +24,8 @@ from xtr_tf.cli import (
     export,
     index,
     pipeline,
+    pipeline_records,
+    pipeline_vertex,
     query,
     search,
     serve,
@@ -55,6 +57,10 @@ app.command("train")(train.train)
 app.add_typer(config.app, name="config")
 app.add_typer(index.app, name="index")
 app.add_typer(pipeline.app, name="pipeline")
+pipeline.app.command("compile")(pipeline_vertex.compile_pipeline)
+pipeline.app.command("submit")(pipeline_vertex.submit)
+pipeline.app.command("status")(pipeline_records.status)
+pipeline.app.command("lineage")(pipeline_records.lineage)
 app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(data.app, name="data")
 app.add_typer(tokenizer.app, name="tokenizer")

@@ -1,0 +1,253 @@
+"""The job that is compiled for Vertex AI, looked at as Vertex would, without an account."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tfx_pipeline.config import PipelineConfig, load_pipeline_config
+from xtr_tf.errors import InputError
+
+COMPONENTS = {
+    "TrainingGen",
+    "CorpusGen",
+    "TrainingStatistics",
+    "CorpusStatistics",
+    "TrainingSchema",
+    "CorpusSchema",
+    "TrainingValidator",
+    "CorpusValidator",
+    "DataGate",
+    "Transform",
+    "Trainer",
+    "CorpusEncoder",
+    "IndexBuilder",
+    "RetrieverExporter",
+    "RetrievalEvaluator",
+    "ServingValidator",
+    "Pusher",
+}
+IMAGE = "europe-docker.pkg.dev/my-project/xtr-tf/pipeline:1"
+
+
+@pytest.fixture(scope="module")
+def config(repository: Path) -> PipelineConfig:
+    return load_pipeline_config(repository / "examples" / "configs" / "vertex_pipeline.yaml")
+
+
+@pytest.fixture(scope="module")
+def job_file(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compiled by the command, with the file that the documents show."""
+    from xtr_tf.cli.app import app
+
+    out = tmp_path_factory.mktemp("vertex") / "out" / "job.json"
+    example = repository / "examples" / "configs" / "vertex_pipeline.yaml"
+    command = ["pipeline", "compile", "--runner", "vertex", "--config", str(example), "--out", str(out)]
+    result = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "tasks in" in result.output
+    return out
+
+
+@pytest.fixture(scope="module")
+def job(job_file: Path) -> dict[str, Any]:
+    return json.loads(job_file.read_text())
+
+
+@pytest.fixture(scope="module")
+def executors(job: dict[str, Any]) -> dict[str, Any]:
+    found = job["pipelineSpec"]["deploymentSpec"]["executors"]
+    return {name.removesuffix("_executor"): executor for name, executor in found.items()}
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Every string in the job, and those in the JSON that strings hold."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            yield from texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from texts(inner)
+    elif isinstance(value, str):
+        yield value
+        if value[:1] in "{[":
+            with contextlib.suppress(ValueError):
+                yield from texts(json.loads(value))
+
+
+def test_every_component_is_there(job: dict[str, Any], executors: dict[str, Any]) -> None:
+    tasks = set(job["pipelineSpec"]["root"]["dag"]["tasks"])
+    assert tasks >= COMPONENTS
+    assert {task for task in tasks if task.startswith("LatestBlessedModel")}
+    assert {task for task in tasks if task.startswith("LatestDataGate")}
+    assert set(executors) == tasks
+    assert job["runtimeConfig"]["gcsOutputDirectory"] == "gs://my-bucket/pipeline"
+
+
+def test_containers_run_our_image_and_the_right_executor(executors: dict[str, Any]) -> None:
+    containers = {name: own["container"] for name, own in executors.items() if "container" in own}
+    assert {container["image"] for container in containers.values()} == {IMAGE}
+    own = {
+        "DataGate": "tfx_pipeline.components.data_gate.DataGateExecutor",
+        "RetrievalEvaluator": "tfx_pipeline.components.retrieval_evaluator.RetrievalEvaluatorExecutor",
+        "ServingValidator": "tfx_pipeline.components.serving_validator.ServingValidatorExecutor",
+        "Trainer": "tfx.extensions.google_cloud_ai_platform.trainer.executor.GenericExecutor",
+    }
+    for name, executor in own.items():
+        arguments = containers[name]["args"]
+        assert arguments[arguments.index("--executor_class_path") + 1] == executor
+    index = containers["IndexBuilder"]["resources"]
+    assert (index["cpuLimit"], index["memoryLimit"]) == (32, 120)
+
+
+def test_training_is_a_custom_job_on_the_worker_pools(job: dict[str, Any]) -> None:
+    parameters = job["pipelineSpec"]["root"]["dag"]["tasks"]["Trainer"]["inputs"]["parameters"]
+    given = json.loads(parameters["custom_config"]["runtimeValue"]["constantValue"]["stringValue"])
+    assert given["ai_platform_enable_vertex"] is True
+    assert given["ai_platform_vertex_region"] == "europe-west4"
+    training = given["ai_platform_training_args"]
+    assert training["project"] == "my-project"
+    (pool,) = training["job_spec"]["worker_pool_specs"]
+    assert pool["machine_spec"] == {"machine_type": "ct5lp-hightpu-4t", "tpu_topology": "2x2"}
+    assert pool["container_spec"]["image_uri"].endswith("pipeline-tpu:1")
+    assert training["job_spec"]["service_account"].startswith("pipeline@")
+    assert given["run"]["training"]["distribution"] == "tpu"
+    # Google's own message knows every field.
+    from google.cloud.aiplatform_v1.types import CustomJobSpec
+
+    assert CustomJobSpec(training["job_spec"]).worker_pool_specs[0].machine_spec.tpu_topology == "2x2"
+
+
+def test_beam_runs_on_dataflow(executors: dict[str, Any]) -> None:
+    for name in ("TrainingGen", "CorpusStatistics", "DataGate", "Transform"):
+        arguments = executors[name]["container"]["args"]
+        assert "--runner=DataflowRunner" in arguments
+        assert "--region=europe-west4" in arguments
+        assert "--max_num_workers=100" in arguments
+        assert "--temp_location=gs://my-bucket/pipeline/dataflow" in arguments
+        assert f"--sdk_container_image={IMAGE}" in arguments
+
+
+def test_beam_knows_every_option(config: PipelineConfig) -> None:
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    from tfx_pipeline.runners.vertex import dataflow_options
+
+    known = PipelineOptions(list(dataflow_options(config))).get_all_options(drop_default=True)
+    assert known == {
+        "runner": "DataflowRunner",
+        "project": "my-project",
+        "region": "europe-west4",
+        "temp_location": "gs://my-bucket/pipeline/dataflow",
+        "sdk_container_image": IMAGE,
+        "experiments": ["use_runner_v2"],
+        "machine_type": "n1-standard-8",
+        "max_num_workers": 100,
+        "disk_size_gb": 100,
+        "service_account_email": "pipeline@my-project.iam.gserviceaccount.com",
+    }
+
+
+def test_thresholds_arrive(job: dict[str, Any]) -> None:
+    tasks = job["pipelineSpec"]["root"]["dag"]["tasks"]
+    thresholds = tasks["RetrievalEvaluator"]["inputs"]["parameters"]["thresholds"]
+    quality = json.loads(thresholds["runtimeValue"]["constantValue"]["stringValue"])
+    assert quality["language_fall"] == 0.02
+    assert tasks["Transform"]["dependentTasks"].count("DataGate") == 1
+
+
+def test_nothing_local_is_left(job: dict[str, Any], repository: Path) -> None:
+    found = list(texts(job))
+    assert len(found) > 300
+    assert [text for text in found if str(repository) in text] == []
+    assert [text for text in found if re.match(r"(file:|/|~|\.\.?/)", text)] == []
+
+
+def test_gpu_pools_and_private_workers(config: PipelineConfig) -> None:
+    from tfx_pipeline.runners.vertex import compile_for_vertex, dataflow_options
+    from xtr_tf.config.loading import from_mapping, to_mapping
+
+    settings = to_mapping(config)
+    settings["vertex"] |= {
+        "training": [
+            {"machine": "a2-highgpu-8g", "accelerator": "NVIDIA_TESLA_A100", "accelerators": 8},
+            {
+                "machine": "a2-highgpu-8g",
+                "accelerator": "NVIDIA_TESLA_A100",
+                "accelerators": 8,
+                "replicas": 3,
+            },
+        ],
+        "dataflow": {"subnetwork": "regions/europe-west4/subnetworks/private"},
+    }
+    gpus = from_mapping(PipelineConfig, settings)
+    assert "--no_use_public_ips" in dataflow_options(gpus)
+    tasks = compile_for_vertex(gpus)["pipelineSpec"]["root"]["dag"]["tasks"]
+    given = tasks["Trainer"]["inputs"]["parameters"]["custom_config"]["runtimeValue"]["constantValue"]
+    pools = json.loads(given["stringValue"])["ai_platform_training_args"]["job_spec"]["worker_pool_specs"]
+    assert [pool["replica_count"] for pool in pools] == [1, 3]
+    assert pools[1]["machine_spec"]["accelerator_count"] == 8
+    assert pools[1]["container_spec"]["image_uri"] == IMAGE
+
+
+def test_the_refresh_dag_trains_nothing(config: PipelineConfig) -> None:
+    from tfx_pipeline.runners.vertex import compile_for_vertex
+
+    tasks = set(compile_for_vertex(config, "refresh")["pipelineSpec"]["root"]["dag"]["tasks"])
+    assert tasks >= COMPONENTS - {"Trainer", "Transform"}
+    assert not tasks & {"Trainer", "Transform"}
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("vertex.project=''", "Vertex AI needs `vertex.project`"),
+        ("root=out/pipeline", "set `root` to a `gs://` path"),
+        ("corpus.folder=data", "set `corpus.folder` to a `gs://` path"),
+        ("run.tokenizer.model=spiece.model", "set `run.tokenizer.model` to a `gs://` path"),
+    ],
+)
+def test_what_vertex_could_not_run_is_refused(repository: Path, override: str, message: str) -> None:
+    from tfx_pipeline.runners.vertex import compile_for_vertex
+
+    example = repository / "examples" / "configs" / "vertex_pipeline.yaml"
+    with pytest.raises(InputError, match=message):
+        compile_for_vertex(load_pipeline_config(example, [override]))
+
+
+def test_google_reads_the_job(job_file: Path) -> None:
+    """Google's own library accepts the file; nothing is sent."""
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import aiplatform
+
+    read = aiplatform.PipelineJob(
+        display_name="retriever",
+        template_path=str(job_file),
+        project="my-project",
+        location="europe-west4",
+        credentials=AnonymousCredentials(),
+    )
+    assert read.pipeline_spec["pipelineInfo"]["name"] == "retriever"
+
+
+def test_submitting_without_an_account(
+    job_file: Path, config: PipelineConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfx_pipeline.vertex_jobs import submit_job
+
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
+    with pytest.raises(InputError, match="Google Cloud does not know who is asking"):
+        submit_job(job_file, config)
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(InputError, match="A job is the JSON file that `xtr-tf pipeline compile` wrote"):
+        submit_job(tmp_path / "other.json", config)
+    with pytest.raises(InputError, match=r"Received: .*absent.json \(FileNotFoundError\)"):
+        submit_job(tmp_path / "absent.json", config)

@@ -1,0 +1,135 @@
+"""Compiles a pipeline for Vertex AI: a JSON job, made offline, that any account may submit later.
+
+Training becomes a custom job on the configured worker pools, Beam's work goes to Dataflow, and
+everything else runs in containers of the pipeline's image. Nothing local may be left in the job.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+from kfp.pipeline_spec import pipeline_spec_pb2
+from tfx.dsl.components.base import base_component
+from tfx.extensions.google_cloud_ai_platform import constants
+from tfx.extensions.google_cloud_ai_platform.trainer import component as cloud_trainer
+from tfx.extensions.google_cloud_ai_platform.trainer.executor import TRAINING_ARGS_KEY
+from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
+from tfx.orchestration.pipeline import Pipeline
+
+from tfx_pipeline.config import PipelineConfig, is_remote
+from tfx_pipeline.pipeline import Dag, create_pipeline
+from tfx_pipeline.vertex_config import VertexConfig, WorkerPool
+from xtr_tf.errors import InputError
+
+# These hold an index in memory; the others stream.
+_HEAVY = ("CorpusEncoder", "IndexBuilder", "RetrieverExporter", "RetrievalEvaluator", "ServingValidator")
+
+
+def compile_for_vertex(config: PipelineConfig, dag: Dag = "full") -> dict[str, Any]:
+    """Makes the job.
+
+    Args:
+        config: With its `vertex` section filled, and every path in Cloud Storage.
+        dag: Which DAG.
+
+    Returns:
+        A `PipelineJob` of Vertex AI as JSON can hold it.
+
+    Raises:
+        InputError: Something that Vertex needs is not configured, or lies on this machine.
+    """
+    _check(config)
+    vertex = config.vertex
+    config = dataclasses.replace(config, beam_args=dataflow_options(config))
+    pipeline = create_pipeline(config, dag, trainer_class=partial(_trainer, vertex=vertex))
+    _give_memory(pipeline, vertex)
+    runner = kubeflow_v2_dag_runner.KubeflowV2DagRunner(
+        kubeflow_v2_dag_runner.KubeflowV2DagRunnerConfig(
+            display_name=f"{config.name}-{dag}", default_image=vertex.image
+        )
+    )
+    job: dict[str, Any] = runner.run(pipeline, write_out=False)
+    return job
+
+
+def dataflow_options(config: PipelineConfig) -> tuple[str, ...]:
+    """Beam's options, as on a command line."""
+    vertex, dataflow = config.vertex, config.vertex.dataflow
+    options = [
+        "--runner=DataflowRunner",
+        f"--project={vertex.project}",
+        f"--region={vertex.region}",
+        f"--temp_location={config.root}/dataflow",
+        # Workers run the pipeline's own image: nothing is installed, or left out, when they start.
+        f"--sdk_container_image={vertex.image}",
+        "--experiments=use_runner_v2",
+        f"--worker_machine_type={dataflow.machine}",
+        f"--max_num_workers={dataflow.max_workers}",
+        f"--disk_size_gb={dataflow.disk_gb}",
+    ]
+    if vertex.service_account:
+        options.append(f"--service_account_email={vertex.service_account}")
+    if dataflow.subnetwork:
+        options += [f"--subnetwork={dataflow.subnetwork}", "--no_use_public_ips"]
+    return tuple(options)
+
+
+def _trainer(*, vertex: VertexConfig, custom_config: dict[str, Any], **given: Any) -> cloud_trainer.Trainer:
+    """TFX's Trainer whose executor starts a custom job and waits for it."""
+    job_spec: dict[str, Any] = {"worker_pool_specs": [_worker_pool(pool, vertex) for pool in vertex.training]}
+    if vertex.service_account:
+        job_spec["service_account"] = vertex.service_account
+    if vertex.network:
+        job_spec["network"] = vertex.network
+    custom_job = {
+        constants.ENABLE_VERTEX_KEY: True,
+        constants.VERTEX_REGION_KEY: vertex.region,
+        TRAINING_ARGS_KEY: {"project": vertex.project, "job_spec": job_spec},
+    }
+    return cloud_trainer.Trainer(custom_config=custom_config | custom_job, **given)
+
+
+def _worker_pool(pool: WorkerPool, vertex: VertexConfig) -> dict[str, Any]:
+    machine: dict[str, Any] = {"machine_type": pool.machine}
+    if pool.accelerator:
+        machine |= {"accelerator_type": pool.accelerator, "accelerator_count": pool.accelerators}
+    if pool.tpu_topology:
+        machine["tpu_topology"] = pool.tpu_topology
+    return {
+        "machine_spec": machine,
+        "replica_count": pool.replicas,
+        "container_spec": {"image_uri": pool.image or vertex.image},
+    }
+
+
+def _give_memory(pipeline: Pipeline, vertex: VertexConfig) -> None:
+    container = pipeline_spec_pb2.PipelineDeploymentConfig.PipelineContainerSpec
+    resources = container.ResourceSpec(cpu_limit=vertex.cores, memory_limit=vertex.memory_gb)
+    for node in pipeline.components:
+        if isinstance(node, base_component.BaseComponent) and node.id in _HEAVY:
+            node.with_platform_config(resources)
+
+
+def _check(config: PipelineConfig) -> None:
+    for name in ("project", "region", "image"):
+        if not getattr(config.vertex, name):
+            raise InputError(f"Vertex AI needs `vertex.{name}`; set it in the configuration. Received: none.")
+    places = {
+        "root": config.root,
+        "serving": config.serving_folder,
+        "training_data.folder": config.training_data.folder,
+        "training_data.schema": config.schema_folder("training"),
+        "corpus.folder": config.corpus.folder,
+        "corpus.schema": config.schema_folder("corpus"),
+        "run.tokenizer.model": config.vocabulary,
+        "run.training.initial_encoder": config.run.training.initial_encoder,
+    }
+    for name, place in places.items():
+        # A vocabulary and an encoder to start from are optional.
+        if not is_remote(place) and (place or not name.startswith("run.")):
+            raise InputError(
+                f"Vertex AI reads from Cloud Storage alone; copy the data there and set `{name}` to a "
+                f"`gs://` path. Received: {place!r}."
+            )

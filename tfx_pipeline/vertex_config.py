@@ -1,0 +1,90 @@
+"""Where and on what a pipeline runs in Vertex AI. No TFX, no cloud library: only values."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from xtr_tf.config.schema import require
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerPool:
+    """Machines of the training job that are alike.
+
+    Attributes:
+        machine: Type of machine, such as `ct5lp-hightpu-4t`, `cloud-tpu` or `a2-highgpu-8g`.
+        accelerator: Such as `NVIDIA_TESLA_A100` or `TPU_V3`; empty where the machine's type says it.
+        accelerators: How many a machine has.
+        tpu_topology: Of machines such as `ct5lp-hightpu-4t`, for example `2x2`.
+        replicas: How many machines.
+        image: Container with the accelerator's TensorFlow; empty takes the pipeline's own.
+    """
+
+    machine: str = "n1-standard-16"
+    accelerator: str = ""
+    accelerators: int = 0
+    tpu_topology: str = ""
+    replicas: int = 1
+    image: str = ""
+
+    def __post_init__(self) -> None:
+        require(bool(self.machine), "`machine` of a worker pool must not be empty.", self.machine)
+        require(self.replicas >= 1, "`replicas` of a worker pool must be at least 1.", self.replicas)
+        require(
+            bool(self.accelerator) == bool(self.accelerators),
+            "A worker pool has both `accelerator` and `accelerators`, or neither.",
+            (self.accelerator, self.accelerators),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class DataflowConfig:
+    """What Beam's work runs on.
+
+    Attributes:
+        machine: Type of machine of a worker.
+        max_workers: How many at most.
+        disk_gb: Disk of a worker.
+        subnetwork: Where workers have no address of their own; empty for the default network.
+    """
+
+    machine: str = "n1-standard-8"
+    max_workers: int = 50
+    disk_gb: int = 100
+    subnetwork: str = ""
+
+    def __post_init__(self) -> None:
+        require(self.max_workers >= 1, "`dataflow.max_workers` must be at least 1.", self.max_workers)
+        require(self.disk_gb >= 30, "`dataflow.disk_gb` must be at least 30.", self.disk_gb)
+
+
+@dataclasses.dataclass(frozen=True)
+class VertexConfig:
+    """The `vertex` section of a pipeline's configuration.
+
+    Attributes:
+        project: Google Cloud's project.
+        region: Where everything runs, such as `europe-west4`.
+        image: Container with this package, as `tfx_pipeline/Dockerfile` builds it.
+        service_account: Who the jobs run as; empty for the project's default.
+        network: A network peered with Vertex AI; empty for none.
+        training: Worker pools of the training job, the chief's first.
+        dataflow: Workers of the Beam components.
+        cores: Of the container that builds, exports, evaluates or serves an index.
+        memory_gb: Its memory; it holds an index several times over while it writes one.
+    """
+
+    project: str = ""
+    region: str = ""
+    image: str = ""
+    service_account: str = ""
+    network: str = ""
+    training: tuple[WorkerPool, ...] = (WorkerPool(),)
+    dataflow: DataflowConfig = dataclasses.field(default_factory=DataflowConfig)
+    cores: float = 16.0
+    memory_gb: float = 64.0
+
+    def __post_init__(self) -> None:
+        require(len(self.training) >= 1, "`vertex.training` needs a worker pool.", self.training)
+        for name in ("cores", "memory_gb"):
+            require(getattr(self, name) > 0, f"`vertex.{name}` must be positive.", getattr(self, name))

@@ -1,0 +1,129 @@
+"""`xtr-tf pipeline status` and `lineage`: what the metadata store knows of runs and models."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from xtr_tf.cli.config import Overrides
+from xtr_tf.cli.pipeline import ConfigOption, load_settings
+from xtr_tf.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tfx_pipeline.lineage import Lineage, RunRecord
+    from tfx_pipeline.provenance import Provenance
+
+_COLOURS = {"complete": "green", "failed": "red", "interrupted": "yellow"}
+_MARKS = {"COMPLETE": "[green]✓[/]", "CACHED": "[green]=[/]", "FAILED": "[red]✗[/]"}
+_SYSTEMS = {"xtr": "this model", "baseline": "latest blessed", "bm25": "BM25"}
+
+
+def status(
+    config: ConfigOption = None,
+    last: Annotated[int, typer.Option(min=1, help="How many runs to show.")] = 5,
+    overrides: Overrides = None,
+) -> None:
+    """Show the last runs, what each component did, and what is in production."""
+    lineage = _open(config, overrides or [])
+    console = _console()
+    runs = lineage.runs()[-last:]
+    for run in runs:
+        console.print(f"[bold]{_when(run.run_id)}[/]  [{_COLOURS[run.state]}]{run.state}[/]")
+        if run is runs[-1]:
+            _print_components(console, run)
+    pushed = [
+        record.properties["pushed_destination"]
+        for record in lineage.artifacts("PushedModel")
+        if record.properties.get("pushed")
+    ]
+    console.print(f"\nin production: {pushed[-1] if pushed else 'nothing yet'}")
+    for kind in ("ModelBlessing", "InfraBlessing"):
+        for record in lineage.artifacts(kind)[-1:]:
+            blessed = "[green]blessed[/]" if record.properties.get("blessed") else "[red]not blessed[/]"
+            reasons = str(record.properties.get("reasons", "")).splitlines()
+            console.print(f"last {record.producer}: {blessed}; {' '.join(reasons)}")
+
+
+def lineage(
+    model: Annotated[str, typer.Argument(help="A version that was pushed, or a model's artifact folder.")],
+    config: ConfigOption = None,
+    overrides: Overrides = None,
+) -> None:
+    """Tell what a model was made from, how good it is, and why it was (not) blessed."""
+    from tfx_pipeline.config import absolute
+    from tfx_pipeline.provenance import trace
+
+    _print_provenance(_console(), trace(_open(config, overrides or []), absolute(model)))
+
+
+def _open(config: Path | None, overrides: list[str]) -> Lineage:
+    from tfx_pipeline.config import absolute, is_remote
+
+    settings = load_settings(config, overrides)
+    if is_remote(settings.root):
+        raise InputError(
+            "The metadata of a pipeline in the cloud are Vertex AI's; look at its console. "
+            f"Received: root {settings.root!r}."
+        )
+    try:
+        from tfx_pipeline.lineage import METADATA_FILE, Lineage
+    except ImportError as error:
+        raise InputError(
+            f"The pipeline needs further packages; install `xtr-tf[pipeline]`. Received: {error}."
+        ) from None
+    return Lineage(Path(absolute(settings.root), METADATA_FILE))
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=True)
+
+
+def _when(run_id: str) -> str:
+    """A run's id is the time it began."""
+    try:
+        return dt.datetime.fromisoformat(run_id).strftime("%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return run_id
+
+
+def _print_components(console: Console, run: RunRecord) -> None:
+    for component in run.components:
+        mark = _MARKS.get(component.state, "[yellow]?[/]")
+        note = "cached" if component.state == "CACHED" else f"{component.seconds:.1f} s"
+        console.print(f"  {mark} {component.component:28} {note}")
+
+
+def _print_provenance(console: Console, found: Provenance) -> None:
+    def line(name: str, text: str) -> None:
+        console.print(f"[bold]{name:12}[/] {text}")
+
+    line("model", found.model.uri)
+    line("pushed to", found.pushed or "nowhere")
+    for record in found.data:
+        fingerprint = str(record.properties.get("input_fingerprint", ""))
+        span = f", span {record.properties['span']}" if "span" in record.properties else ""
+        files = f" ({' '.join(fingerprint.split())})" if fingerprint else ""
+        line("data", f"{record.producer}: {record.uri}{span}{files}")
+    for record in found.schemas:
+        line(
+            "schema", f"{record.producer}: {record.uri}, SHA-256 {record.properties.get('sha256', 'unknown')}"
+        )
+    line("code", ", ".join(f"{name} {version}" for name, version in found.versions.items()) or "unknown")
+    for record in found.base_models:
+        line("base model", f"{record.producer or 'imported'}: {record.uri}")
+    if not found.base_models:
+        line("base model", "none, trained from random weights")
+    if found.figures:
+        figures = (f"{_SYSTEMS.get(name, name)} {value:.3f}" for name, value in found.figures.items())
+        line(found.metric, ", ".join(figures))
+        line("report", f"{found.report}/report.html")
+    for judgement in found.judgements:
+        blessed = "[green]blessed[/]" if judgement.blessed else "[red]not blessed[/]"
+        line(judgement.judge, f"{blessed}; {' '.join(judgement.reasons)}")
