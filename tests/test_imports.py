@@ -20,7 +20,8 @@ def imported_by(statement: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "statement", ["import xtr_tf", "import xtr_tf.cli.app", "import xtr_tf.config.loading"]
+    "statement",
+    ["import xtr_tf", "import xtr_tf.cli.app", "import xtr_tf.config.loading", "import tfx_pipeline.config"],
 )
 def test_light_imports_stay_light(statement: str) -> None:
     assert imported_by(statement).isdisjoint(HEAVY)

@@ -15,11 +15,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from xtr_tf.imputations import IMPUTATIONS
 from xtr_tf.search.token_hits import TokenHits
-
-#: How a query token counts for a document of which it retrieved nothing: with its cut-off score m_i,
-#: with zero, with a constant, or (`none`) not at all: the mean is then over what was retrieved.
-IMPUTATIONS = ("top_k_prime", "zero", "constant", "none")
 
 # Measured: with 14 or 32 query tokens and k' = 1,000 or 40,000, a cell for every document wins up
 # to about 20 documents a hit, distinct documents beyond.

@@ -6,7 +6,7 @@ import dataclasses
 import math
 
 from xtr_tf.config.schema import require
-from xtr_tf.scoring import IMPUTATIONS
+from xtr_tf.imputations import IMPUTATIONS
 
 #: A request may ask for no more documents than this: results are padded to `top_k`, and a
 #: larger one would let a single request fill the server's memory.
@@ -22,7 +22,7 @@ class SearchDefaults:
         top_k: Documents returned, at most `MAX_TOP_K`.
         leaves: Cells of the index to look into; 0 leaves it to the index.
         imputation: How a query token counts for a document of which it retrieved nothing,
-            one of `xtr_tf.scoring.IMPUTATIONS`.
+            one of `xtr_tf.imputations.IMPUTATIONS`.
         constant: What it counts with under the imputation `constant`.
         rescore: Candidates that are ranked anew by exact f_ColBERT, 0 for none; needs an index that
             keeps vectors (`exact`, `core`, or `scann` with reordering).
