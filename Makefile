@@ -3,7 +3,7 @@ SHELL := bash
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all lint format lock clean parity-env parity bench-encode bench-index bench-search
+.PHONY: help setup run test test-all lint format docs lock clean parity-env parity bench-encode bench-index bench-serve bench-search
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ format: setup ## Rewrite the code in the house format
 	@$(PYTHON) -m ruff check --fix .
 	@$(PYTHON) -m ruff format .
 
+docs: setup ## Build the documentation site into out/docs
+	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --quiet && echo "out/docs/index.html"
+
 parity-env: ## Install torch and transformers into .parity, to compare with them
 	@tools/parity/setup.sh
 
@@ -42,6 +45,9 @@ parity: setup parity-env ## Compare with transformers: fresh random weights, rea
 
 bench-encode: setup parity-env ## Compare the encoder's speed with transformers on torch
 	@$(PYTHON) -W ignore benchmarks/encode/run.py
+
+bench-serve: setup ## Measure latency, load, batching and swaps of the server beside in-process calls
+	@$(PYTHON) -W ignore benchmarks/serve/run.py
 
 bench-search: setup ## Compare search with FAISS, xtr-warp-rs, fast-plaid and the XTR notebook
 	@$(PYTHON) -W ignore benchmarks/search/run.py $(ARGS)

@@ -9,7 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-DOCUMENTS = ("README.md", "BUILD.md", "CONTRIBUTING.md", "docs/corpus.md", "serving/README.md")
+DOCUMENTS = (
+    "README.md",
+    "BUILD.md",
+    "CONTRIBUTING.md",
+    "docs/corpus.md",
+    "docs/recipes.md",
+    "serving/README.md",
+)
 COMMAND = str(Path(sys.executable).parent / "xtr-tf")
 
 

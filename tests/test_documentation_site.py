@@ -1,0 +1,43 @@
+"""The documentation site builds without a warning, and its pages ask no other host for anything."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("site")
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(out)],
+        cwd=repository,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    assert "WARNING" not in built.stderr
+    return out
+
+
+def test_every_page_is_there(site: Path, repository: Path) -> None:
+    for page in (repository / "docs").rglob("*.md"):
+        assert (site / page.relative_to(repository / "docs")).with_suffix(".html").is_file(), page
+
+
+def test_the_reference_has_what_docstrings_say(site: Path) -> None:
+    page = (site / "reference" / "search.html").read_text(encoding="utf-8")
+    assert "Finds the <code>k_prime</code> document tokens with the largest inner product" in page
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    loads = re.compile(r"<(?:script|link|img)[^>]+(?:src|href)=\"(https?:[^\"]+)")
+    for page in site.rglob("*.html"):
+        assert loads.findall(page.read_text(encoding="utf-8")) == [], page
