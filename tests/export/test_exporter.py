@@ -79,7 +79,7 @@ def test_warm_up_requests_run(exact_export, exact_session):
         inputs = {name: tf.make_ndarray(value) for name, value in request.inputs.items()}
         assert exact_session.run(request.model_spec.signature_name, inputs)
         seen.add(request.model_spec.signature_name)
-    assert seen == SIGNATURES
+    assert seen == {"serving_default", "search"}
 
 
 def test_no_array_of_the_index_is_in_the_graph(exact_export, tiny_corpus):
