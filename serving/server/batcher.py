@@ -59,7 +59,7 @@ class Batcher:
         self._tasks: deque[_Task] = deque()
         self._rows = 0
         self._jobs = 0
-        self._max_jobs = options.num_batch_threads or pool.workers
+        self._max_jobs = options.num_batch_threads or max(1, pool.workers // 2)
         self._timer: asyncio.TimerHandle | None = None
 
     @property

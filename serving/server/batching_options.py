@@ -23,7 +23,8 @@ class BatchingOptions:
         max_batch_size: Rows of one batch; 1 turns batching off.
         batch_timeout_micros: How long the first request of a batch waits for others.
         max_enqueued_batches: Batches' worth of rows that may wait; more are refused at once.
-        num_batch_threads: Batches that may run at the same time; 0 for as many as there are workers.
+        num_batch_threads: Batches that may run at the same time; 0 for half as many as there are
+            workers: a batch keeps more than one core busy by itself, and fewer at a time are larger.
     """
 
     max_batch_size: int = 32

@@ -72,6 +72,24 @@ def test_what_waits_is_run_together_and_handed_back_to_its_sender():
     run(test)
 
 
+def test_batches_leave_half_of_the_threads_to_others():
+    async def test() -> None:
+        pool, model = WorkerPool(4), Model()
+        try:
+            batcher = Batcher(pool, model, BatchingOptions(max_batch_size=8))
+            tasks = await held_up(model, batcher, rows(1), rows(2), rows(3))
+            assert batcher.depth == 2
+            assert await pool.run(lambda: "free") == "free"
+            model.gate.set()
+            await asyncio.gather(*tasks)
+            assert sorted(model.batches) == [1, 1, 2]
+        finally:
+            model.gate.set()
+            pool.close()
+
+    asyncio.run(test())
+
+
 def test_a_batch_is_never_larger_than_allowed_unless_one_request_is():
     async def test(pool, model):
         batcher = Batcher(pool, model, BatchingOptions(max_batch_size=4))
