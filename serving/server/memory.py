@@ -1,9 +1,7 @@
-"""How much memory a version needs and how much there is; what is freed is given back."""
+"""How much memory a version needs and how much there is."""
 
 from __future__ import annotations
 
-import ctypes
-import functools
 from pathlib import Path
 
 from serving.server.status import Code, RequestError
@@ -30,15 +28,6 @@ def available_bytes() -> int:
     return min(_machine_available(), _container_available())
 
 
-def give_back() -> None:
-    """Returns freed memory to the operating system.
-
-    The C library keeps what a version of hundreds of megabytes has freed; with every swap it
-    would keep another piece.
-    """
-    _c_library().malloc_trim(0)
-
-
 def _machine_available() -> int:
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
@@ -53,8 +42,3 @@ def _container_available() -> int:
     except (OSError, ValueError):
         return 1 << 62
     return 1 << 62 if limit == "max" else max(0, int(limit) - used)
-
-
-@functools.lru_cache(maxsize=1)
-def _c_library() -> ctypes.CDLL:
-    return ctypes.CDLL(None)

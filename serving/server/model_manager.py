@@ -26,7 +26,7 @@ from serving.server.status import Code, RequestError, invalid_argument, not_foun
 from serving.server.warm_up import warm_up
 from serving.server.worker_pool import WorkerPool
 from xtr_tf.errors import InputError
-from xtr_tf.runtime import SavedModelSession, SessionOptions, StatusError
+from xtr_tf.runtime import SavedModelSession, SessionOptions, StatusError, release_free_memory
 
 _T = TypeVar("_T")
 
@@ -37,7 +37,7 @@ class ModelManager:
     Args:
         pool: Threads that run the models.
         batching: Bounds of batches.
-        session_options: Threads that TensorFlow may use.
+        session_options: How TensorFlow runs the models.
         metrics: Where loads and batches are counted.
         log: Where changes of state are written.
         on_change: Called after a version's state has changed.
@@ -203,7 +203,7 @@ class ModelManager:
             reason = _as_request_error(error)
             raise RequestError(reason.code, f"Warm-up failed: {reason.message}") from None
         # The first run of each signature leaves tens of megabytes of scratch behind.
-        memory.give_back()
+        release_free_memory()
         return session, warmed
 
     async def _unload(self, version: Version) -> None:
@@ -212,12 +212,7 @@ class ModelManager:
         version.state = State.UNLOADING
         self._changed(servable.name, version)
         await servable.drain()
-
-        def free() -> None:
-            servable.session.close()
-            memory.give_back()
-
-        await self._on_loader(free)
+        await self._on_loader(servable.session.close)
         version.state = State.END
         self._changed(servable.name, version)
 

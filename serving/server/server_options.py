@@ -26,7 +26,7 @@ class ServerOptions:
         poll_seconds: How often the models' directories are looked at; 0 for once.
         workers: Model calls at the same time; 0 for one a core.
         batching: Bounds of batches.
-        session: Threads that TensorFlow may use.
+        session: How TensorFlow runs the models.
         limits: Bounds on requests.
         rest_timeout_seconds: Deadline of a REST request, which carries none of its own.
         drain_seconds: How long requests under way may take after SIGTERM.
@@ -45,7 +45,7 @@ class ServerOptions:
     poll_seconds: float = 1.0
     workers: int = 0
     batching: BatchingOptions = dataclasses.field(default_factory=BatchingOptions)
-    session: SessionOptions = dataclasses.field(default_factory=SessionOptions)
+    session: SessionOptions = dataclasses.field(default_factory=lambda: SessionOptions(rewrite_graph=False))
     limits: Limits = dataclasses.field(default_factory=Limits)
     rest_timeout_seconds: float = 30.0
     drain_seconds: float = 30.0

@@ -136,9 +136,13 @@ def test_a_missing_op_library_is_named(tmp_path, toy_model):
         SavedModelSession(toy_model, op_libraries=[tmp_path / "nowhere.so"])
 
 
-def test_threads_are_options(toy_model):
-    with SavedModelSession(toy_model, options=SessionOptions(1, 1)) as session:
+@pytest.mark.parametrize("options", [SessionOptions(1, 1), SessionOptions(rewrite_graph=False)])
+def test_threads_and_rewriting_are_options(toy_model, options):
+    with SavedModelSession(toy_model, options=options) as session:
         assert session.run("multiply", {"vectors": [[1.0, 0.0]]})["product"].tolist() == [[1.0, 2.0]]
+
+
+def test_negative_threads_are_refused():
     with pytest.raises(InputError, match="`intra_op_threads` must be zero"):
         SessionOptions(intra_op_threads=-1)
 

@@ -161,7 +161,7 @@ def test_no_python_tensorflow_and_little_memory(server, calls):
     maps = Path(f"/proc/{server.process.pid}/maps").read_text()
     assert "libtensorflow_cc.so" in maps
     assert "_pywrap_tensorflow" not in maps
-    assert server.resident_bytes() < 450 << 20
+    assert server.resident_bytes() < 400 << 20
 
 
 def test_the_first_answer_comes_soon(start_server, connect, toy_models):
