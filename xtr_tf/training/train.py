@@ -131,7 +131,8 @@ def _distributed_batches(
     """Each host reads the part of the global batch that its own devices train on."""
     batch_size = batch_size_per_replica(config.training, strategy)
     device_count = strategy.num_replicas_in_sync
-    static = device_count > 1 or config.training.jit_compile or config.training.distribution == "tpu"
+    is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
+    static = device_count > 1 or config.training.jit_compile or is_tpu
 
     def host_batches(context: tf.distribute.InputContext) -> tf.data.Dataset:
         local = device_count // context.num_input_pipelines
