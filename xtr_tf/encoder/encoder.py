@@ -16,6 +16,7 @@ from xtr_tf.config.schema import EncoderConfig
 from xtr_tf.encoder.dropout import dropout
 from xtr_tf.encoder.encoder_block import EncoderBlock
 from xtr_tf.encoder.initialization import initial_weight
+from xtr_tf.encoder.linear import linear
 from xtr_tf.encoder.relative_position_bias import RelativePositionBias
 from xtr_tf.encoder.rms_norm import RMSNorm
 from xtr_tf.encoder.weights import check_weights, weight_shapes
@@ -99,7 +100,7 @@ class Encoder(keras.Model):
             `[batch, length, projection_dim]` float32, of unit length, zero at pads.
         """
         hidden = self.hidden_states(ids, training, seed)
-        vectors = tf.cast(tf.matmul(hidden, self.projection), tf.float32)
+        vectors = tf.cast(linear(hidden, self.projection), tf.float32)
         vectors = tf.math.l2_normalize(vectors, axis=-1, epsilon=1e-24)
         return tf.where(self.mask(ids)[:, :, tf.newaxis], vectors, 0.0)
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from xtr_tf.config.schema import EncoderConfig
 from xtr_tf.encoder.dropout import dropout
+from xtr_tf.encoder.linear import linear
 
 
 class FeedForward(keras.layers.Layer):
@@ -37,9 +38,9 @@ class FeedForward(keras.layers.Layer):
     def call(self, inputs: tf.Tensor, seed: tf.Tensor | None = None) -> tf.Tensor:
         """Maps `[batch, length, model_dim]` to the same shape."""
         if self.is_gated:
-            gate = tf.nn.gelu(tf.matmul(inputs, self.wi_0), approximate=True)
-            inner = gate * tf.matmul(inputs, self.wi_1)
+            gate = tf.nn.gelu(linear(inputs, self.wi_0), approximate=True)
+            inner = gate * linear(inputs, self.wi_1)
         else:
-            inner = tf.nn.relu(tf.matmul(inputs, self.wi))
+            inner = tf.nn.relu(linear(inputs, self.wi))
         inner = dropout(inner, self.config.dropout, seed, site=0)
-        return tf.matmul(inner, self.wo)
+        return linear(inner, self.wo)

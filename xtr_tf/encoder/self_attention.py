@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from xtr_tf.config.schema import EncoderConfig
 from xtr_tf.encoder.dropout import dropout
+from xtr_tf.encoder.linear import linear
 
 
 class SelfAttention(keras.layers.Layer):
@@ -53,11 +54,11 @@ class SelfAttention(keras.layers.Layer):
         mixed = tf.transpose(tf.matmul(weights, value), [0, 2, 1, 3])
         shape = tf.shape(inputs)
         mixed = tf.reshape(mixed, [shape[0], shape[1], self.config.num_heads * self.config.head_dim])
-        return tf.matmul(mixed, tf.cast(self.out, self.compute_dtype))
+        return linear(mixed, tf.cast(self.out, self.compute_dtype))
 
     def _project(self, inputs: tf.Tensor, kernel: keras.Variable) -> tf.Tensor:
         """`[batch, length, model_dim]` to `[batch, heads, length, head_dim]`."""
         shape = tf.shape(inputs)
-        projected = tf.matmul(inputs, tf.cast(kernel, self.compute_dtype))
+        projected = linear(inputs, tf.cast(kernel, self.compute_dtype))
         heads = tf.reshape(projected, [shape[0], shape[1], self.config.num_heads, self.config.head_dim])
         return tf.transpose(heads, [0, 2, 1, 3])

@@ -1,0 +1,29 @@
+"""The flattened product against `tf.matmul`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xtr_tf.encoder.linear import linear
+
+
+@pytest.mark.parametrize("leading", [(5,), (3, 4), (2, 3, 4), (0, 4)])
+def test_value_and_gradients_equal_those_of_matmul(leading):
+    rng = np.random.default_rng(0)
+    inputs = tf.constant(rng.normal(size=[*leading, 6]).astype(np.float32))
+    kernel = tf.Variable(rng.normal(size=[6, 7]).astype(np.float32))
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(inputs)
+        ours, theirs = tf.function(linear)(inputs, kernel), tf.matmul(inputs, kernel)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+    for source in (inputs, kernel):
+        np.testing.assert_allclose(
+            tape.gradient(ours, source), tape.gradient(theirs, source), rtol=1e-5, atol=1e-5
+        )
+
+
+def test_known_sizes_stay_known():
+    traced = tf.function(linear).get_concrete_function(tf.TensorSpec([None, 4, 6]), tf.TensorSpec([6, 7]))
+    assert traced.output_shapes.as_list() == [None, 4, 7]
