@@ -11,8 +11,8 @@ from xtr_tf.losses import sum_of_max_scores
 
 
 @hypothesis.settings(max_examples=200, deadline=None, database=None)
-@hypothesis.given(st.integers(0, 2**32))
-def test_equals_the_reference(seed):
+@hypothesis.given(st.integers(0, 2**32), st.booleans())
+def test_equals_the_reference(seed, static_shapes):
     rng = np.random.default_rng(seed)
     query_count, n, document_count, m = rng.integers(1, 5, 4)
     queries = rng.normal(size=[query_count, n, 3]).astype(np.float32)
@@ -25,7 +25,7 @@ def test_equals_the_reference(seed):
             if query_mask[q].any() and document_mask[d].any():
                 similarities = queries[q][query_mask[q]] @ documents[d][document_mask[d]].T
                 expected[q, d] = similarities.max(axis=1).mean()
-    scores = sum_of_max_scores(queries, query_mask, documents, document_mask)
+    scores = sum_of_max_scores(queries, query_mask, documents, document_mask, static_shapes=static_shapes)
     np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-5)
 
 

@@ -35,13 +35,20 @@ def reference(queries, query_mask, documents, document_mask, k_train, candidates
 
 
 @functools.cache
-def traced(k_train: int, block: int | None):
+def traced(k_train: int, block: int | None, static_shapes: bool):
     vectors, mask = tf.TensorSpec([None, None, 3]), tf.TensorSpec([None, None], tf.bool)
 
     @tf.function(input_signature=[vectors, mask, vectors, mask, mask])
     def score(queries, query_mask, documents, document_mask, candidates):
         return token_retrieval_scores(
-            queries, query_mask, documents, document_mask, k_train, candidates, block=block
+            queries,
+            query_mask,
+            documents,
+            document_mask,
+            k_train,
+            candidates,
+            block=block,
+            static_shapes=static_shapes,
         )
 
     return score
@@ -60,10 +67,15 @@ def random_case(seed: int):
 
 
 @hypothesis.settings(max_examples=2000, deadline=None, database=None)
-@hypothesis.given(st.integers(0, 2**32), st.sampled_from([1, 2, 3, 5, 9, 40]), st.sampled_from([None, 1, 2]))
-def test_equals_the_reference(seed, k_train, block):
+@hypothesis.given(
+    st.integers(0, 2**32),
+    st.sampled_from([1, 2, 3, 5, 9, 40]),
+    st.sampled_from([None, 1, 2]),
+    st.booleans(),
+)
+def test_equals_the_reference(seed, k_train, block, static_shapes):
     queries, query_mask, documents, document_mask, candidates = random_case(seed)
-    result = traced(k_train, block)(queries, query_mask, documents, document_mask, candidates)
+    result = traced(k_train, block, static_shapes)(queries, query_mask, documents, document_mask, candidates)
     scores, counts = reference(queries, query_mask, documents, document_mask, k_train, candidates)
     np.testing.assert_allclose(result.scores, scores, rtol=1e-6, atol=1e-6)
     np.testing.assert_array_equal(result.retrieving_tokens, counts)
@@ -166,23 +178,25 @@ def test_documents_that_are_no_candidates_do_not_take_the_place_of_others():
     np.testing.assert_allclose(result.scores, [[0.5, 0.0, 0.0]])
 
 
-def test_blocks_change_neither_value_nor_gradient():
+def test_neither_blocks_nor_packing_change_value_or_gradient():
     rng = np.random.default_rng(2)
     queries, documents = tf.constant(unit_vectors(rng, 3, 4, 8)), tf.constant(unit_vectors(rng, 7, 5, 8))
     query_mask = tf.sequence_mask([4, 2, 3], 4)
     document_mask = tf.sequence_mask([5, 4, 1, 2, 3, 5, 5], 5)
     weights = tf.constant(rng.normal(size=[3, 7]).astype(np.float32))
 
-    def value_and_gradients(block):
+    def value_and_gradients(block, static_shapes=True):
         with tf.GradientTape() as tape:
             tape.watch([queries, documents])
-            scores = token_retrieval_scores(queries, query_mask, documents, document_mask, 6, block=block)
+            scores = token_retrieval_scores(
+                queries, query_mask, documents, document_mask, 6, block=block, static_shapes=static_shapes
+            )
             value = tf.reduce_sum(weights * scores.scores)
         return [value, *tape.gradient(value, [queries, documents])]
 
     whole = value_and_gradients(7)
-    for block in (1, 2, 3, None):
-        for ours, theirs in zip(value_and_gradients(block), whole, strict=True):
+    for block, static_shapes in ((1, True), (2, True), (3, True), (None, True), (2, False), (None, False)):
+        for ours, theirs in zip(value_and_gradients(block, static_shapes), whole, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 

@@ -99,7 +99,7 @@ if sys.argv[1] == "mirrored":
     updated = step.run_steps(stream, 1)
 else:
     strategy, encoder, step = setting("single")
-    step.dense_gradients = True
+    step.compiled = True
     compiled = tf.function(step.gradients, autograph=False, jit_compile=True)
     metrics, gradients = compiled(whole)
     two = {k: float(v) for k, v in metrics.items()}, [g.numpy() for g in gradients]

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-# Similarities held at once, 2 MiB of them: few enough to stay near the cache of a CPU.
-_BLOCK_ELEMENTS = 2**19
+# Similarities held at once, 4 MiB of them: few enough to stay near the cache of a CPU, and enough
+# that finding the largest of a block costs more than merging them with those of the others.
+_BLOCK_ELEMENTS = 2**20
 
 
 class DocumentMaxima(NamedTuple):
@@ -105,10 +106,10 @@ class _Layout(NamedTuple):
         document_count, document_length, _ = _shape(documents)
         size: Any = block
         if size is None:
-            fitting = _BLOCK_ELEMENTS // (query_count * query_length * document_length)
-            static = isinstance(fitting, int) and isinstance(document_count, int)
+            elements = query_count * query_length * document_length
+            static = isinstance(elements, int) and isinstance(document_count, int)
             least, most = (min, max) if static else (tf.minimum, tf.maximum)
-            size = least(most(1, fitting), document_count)
+            size = least(most(1, _BLOCK_ELEMENTS // most(1, elements)), document_count)
         return cls(
             query_count, query_length, dim, document_count, document_length, size, -(-document_count // size)
         )

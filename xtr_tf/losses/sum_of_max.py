@@ -9,6 +9,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from xtr_tf.losses.document_maxima import document_maxima
+from xtr_tf.losses.packed_maxima import packed_maxima
 
 
 def sum_of_max_scores(
@@ -17,6 +18,7 @@ def sum_of_max_scores(
     documents: tf.Tensor,
     document_mask: tf.Tensor,
     block: int | None = None,
+    static_shapes: bool = True,
 ) -> tf.Tensor:
     """Scores every query against every document.
 
@@ -33,12 +35,16 @@ def sum_of_max_scores(
         documents: `[D, m, dim]`.
         document_mask: `[D, m]`, true at real tokens.
         block: Documents compared at a time; chosen by their size if not given.
+        static_shapes: As for `token_retrieval_scores`.
 
     Returns:
         `[Q, D]`, 0 for a document or a query without tokens.
     """
     candidates = tf.ones([tf.shape(queries)[0], tf.shape(documents)[0]], tf.bool)
-    maxima = document_maxima(queries, documents, document_mask, candidates, block=block).values
+    if static_shapes:
+        maxima = document_maxima(queries, documents, document_mask, candidates, block=block).values
+    else:
+        maxima = packed_maxima(queries, query_mask, documents, document_mask, candidates, block=block).values
     counted = query_mask[:, :, None] & tf.math.is_finite(maxima)
     totals = tf.reduce_sum(tf.where(counted, maxima, 0.0), axis=1)
     lengths = tf.reduce_sum(tf.cast(query_mask, tf.float32), axis=1, keepdims=True)

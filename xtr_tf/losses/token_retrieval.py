@@ -13,6 +13,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from xtr_tf.losses.document_maxima import document_maxima
+from xtr_tf.losses.packed_maxima import packed_maxima
 
 
 class TokenRetrieval(NamedTuple):
@@ -38,6 +39,7 @@ def token_retrieval_scores(
     candidates: tf.Tensor | None = None,
     recall: float = 1.0,
     block: int | None = None,
+    static_shapes: bool = True,
 ) -> TokenRetrieval:
     """Scores every query against every document by in-batch token retrieval.
 
@@ -64,12 +66,18 @@ def token_retrieval_scores(
             take the place of another; by default all are candidates.
         recall: Below 1, the threshold comes from a TPU's approximate top-k at this recall.
         block: Documents compared at a time; chosen by their size if not given.
+        static_shapes: Keep to sizes known beforehand, as XLA needs; otherwise query padding costs
+            nothing. The scores are the same.
     """
     if candidates is None:
         candidates = tf.ones([tf.shape(queries)[0], tf.shape(documents)[0]], tf.bool)
-    maxima, threshold = document_maxima(
-        queries, documents, document_mask, candidates, k_train, recall=recall, block=block
-    )
+    if static_shapes:
+        found = document_maxima(queries, documents, document_mask, candidates, k_train, recall, block)
+    else:
+        found = packed_maxima(
+            queries, query_mask, documents, document_mask, candidates, k_train, recall, block
+        )
+    maxima, threshold = found
     retrieved = query_mask[:, :, None] & tf.math.is_finite(maxima) & (maxima >= threshold[:, :, None])
     retrieving_tokens = tf.reduce_sum(tf.cast(retrieved, tf.float32), axis=1)
     totals = tf.reduce_sum(tf.where(retrieved, maxima, 0.0), axis=1)

@@ -34,7 +34,13 @@ class BatchLoss(NamedTuple):
     statistics: dict[str, tf.Tensor]
 
 
-def batch_loss(config: LossConfig, batch: Batch, queries: tf.Tensor, documents: tf.Tensor) -> BatchLoss:
+def batch_loss(
+    config: LossConfig,
+    batch: Batch,
+    queries: tf.Tensor,
+    documents: tf.Tensor,
+    static_shapes: bool = True,
+) -> BatchLoss:
     """Computes the loss in a replica context.
 
     Documents are gathered from all replicas, so that token retrieval is over the global batch;
@@ -45,6 +51,7 @@ def batch_loss(config: LossConfig, batch: Batch, queries: tf.Tensor, documents: 
         batch: This replica's batch.
         queries: Vectors of `batch.query_ids`, `[B, n, dim]`.
         documents: Vectors of `batch.document_ids`, `[B + B·H, m, dim]`.
+        static_shapes: As for `token_retrieval_scores`.
     """
     context = tf.distribute.get_replica_context()
     local_documents = tf.shape(documents)[0]
@@ -65,6 +72,7 @@ def batch_loss(config: LossConfig, batch: Batch, queries: tf.Tensor, documents: 
             config.k_train,
             candidates,
             recall=config.top_k_recall if _is_tpu() else 1.0,
+            static_shapes=static_shapes,
         )
         scores = retrieval.scores
         statistics = _retrieval_statistics(retrieval, labels, candidates)
@@ -79,7 +87,7 @@ def batch_loss(config: LossConfig, batch: Batch, queries: tf.Tensor, documents: 
             candidates,
         )
     else:
-        scores = sum_of_max_scores(queries, query_mask, documents, document_mask)
+        scores = sum_of_max_scores(queries, query_mask, documents, document_mask, static_shapes=static_shapes)
 
     losses = in_batch_cross_entropy(scores, labels, candidates, config.temperature)
     best = tf.argmax(tf.where(candidates, scores, scores.dtype.min), axis=1, output_type=tf.int32)

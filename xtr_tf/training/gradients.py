@@ -21,7 +21,12 @@ Encode = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 def whole_batch_gradients(
-    encode: Encode, variables: Sequence[tf.Variable], loss: LossConfig, batch: Batch, seed: tf.Tensor
+    encode: Encode,
+    variables: Sequence[tf.Variable],
+    loss: LossConfig,
+    batch: Batch,
+    seed: tf.Tensor,
+    static_shapes: bool = True,
 ) -> tuple[BatchLoss, list[Gradient]]:
     """Encodes and differentiates the batch at once.
 
@@ -31,12 +36,13 @@ def whole_batch_gradients(
         loss: The kind of loss.
         batch: This replica's batch.
         seed: Of dropout, `[2]` int32, equal to no other replica's or step's.
+        static_shapes: Whether XLA compiles the loss, see `batch_loss`.
     """
     query_seed, document_seed = _seeds(seed)
     with tf.GradientTape() as tape:
         queries = encode(batch.query_ids, query_seed)
         documents = encode(batch.document_ids, document_seed)
-        result = batch_loss(loss, batch, queries, documents)
+        result = batch_loss(loss, batch, queries, documents, static_shapes)
     return result, tape.gradient(result.loss, variables)
 
 
@@ -47,6 +53,7 @@ def chunked_gradients(
     batch: Batch,
     seed: tf.Tensor,
     chunks: int,
+    static_shapes: bool = True,
 ) -> tuple[BatchLoss, list[Gradient]]:
     """The same in `chunks` chunks, which must divide the batch."""
     query_chunks, document_chunks = (
@@ -67,7 +74,7 @@ def chunked_gradients(
     queries, documents = (tf.reshape(vectors, [-1, *_row_shape(vectors)]) for vectors in encoded)
     with tf.GradientTape() as tape:
         tape.watch([queries, documents])
-        result = batch_loss(loss, batch, queries, documents)
+        result = batch_loss(loss, batch, queries, documents, static_shapes)
     pulls = [
         tf.reshape(pull, tf.shape(vectors))
         for pull, vectors in zip(tape.gradient(result.loss, [queries, documents]), encoded, strict=True)

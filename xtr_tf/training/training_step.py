@@ -57,7 +57,7 @@ class TrainingStep:
         whole = (
             compiles and strategy.num_replicas_in_sync == 1 and bool(tf.config.list_physical_devices("GPU"))
         )
-        self.dense_gradients = is_tpu or whole
+        self.compiled = is_tpu or whole
         self._encode = (
             tf.function(self._encode_training, autograph=False, jit_compile=True)
             if (compiles and not whole)
@@ -74,10 +74,10 @@ class TrainingStep:
         seed = tf.random.experimental.stateless_fold_in(base, context.replica_id_in_sync_group)
         arguments = (self._encode, self._variables, config.loss, batch, seed)
         if self._chunks > 1:
-            result, gradients = chunked_gradients(*arguments, self._chunks)
+            result, gradients = chunked_gradients(*arguments, self._chunks, self.compiled)
         else:
-            result, gradients = whole_batch_gradients(*arguments)
-        if self.dense_gradients:
+            result, gradients = whole_batch_gradients(*arguments, self.compiled)
+        if self.compiled:
             gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         if context.num_replicas_in_sync > 1:
             gradients = [_sum_over_replicas(context, gradient) for gradient in gradients]
