@@ -40,11 +40,12 @@ class Provenance:
         model: The artifact.
         pushed: Where it was pushed to, or "".
         data: Examples it was made from: training data and corpus.
-        schemas: That they were held to.
+        schemas: That the data gate held them to.
         base_models: Models it started from, nearest first.
         versions: Of the code and the packages that made it.
         metric: What the figures are of.
-        figures: By what was measured: averages of systems, then languages.
+        averages: Over languages, of the model (`xtr`) and of what it was compared with.
+        languages: The model's figure by language.
         report: Folder of the evaluation's report, or "".
         judgements: The latest of each judge.
     """
@@ -56,7 +57,8 @@ class Provenance:
     base_models: tuple[ArtifactRecord, ...]
     versions: Mapping[str, str]
     metric: str
-    figures: Mapping[str, float]
+    averages: Mapping[str, float]
+    languages: Mapping[str, float]
     report: str
     judgements: tuple[Judgement, ...]
 
@@ -74,6 +76,8 @@ def trace(lineage: Lineage, path: str) -> Provenance:
     found = lineage.find(path)
     model = next(iter(lineage.inputs(found, "model")), found) if found.type == "PushedModel" else found
     sources = lineage.upstream(model)
+    # Not what Transform made of them.
+    data = tuple(own for own in sources if own.type == "Examples" and own.producer.endswith("Gen"))
     results = lineage.results(model, "model")
     pushes = [
         record for record in results if record.type == "PushedModel" and record.properties.get("pushed")
@@ -83,22 +87,26 @@ def trace(lineage: Lineage, path: str) -> Provenance:
     return Provenance(
         model=model,
         pushed=str(pushes[-1].properties["pushed_destination"]) if pushes else "",
-        data=_of_type(sources, "Examples", origin="Gen"),
-        schemas=_of_type(sources, "Schema", origin="Schema"),
+        data=data,
+        schemas=tuple(schema for examples in data for schema in _schemas(lineage, examples)),
         base_models=tuple(
             record for record in sources if record.type == "Model" and record.producer != "Trainer"
         ),
         versions=_versions(model, evaluation),
         metric=str(evaluation.properties.get("metric", "")) if evaluation else "",
-        figures=_figures(evaluation),
+        averages=_figures(evaluation, "average_"),
+        languages=_figures(evaluation, "language_"),
         report=evaluation.uri if evaluation else "",
         judgements=_judgements(results),
     )
 
 
-def _of_type(sources: list[ArtifactRecord], kind: str, origin: str) -> tuple[ArtifactRecord, ...]:
-    """Artifacts of a type from components whose id ends so: not what Transform made of them."""
-    return tuple(record for record in sources if record.type == kind and record.producer.endswith(origin))
+def _schemas(lineage: Lineage, examples: ArtifactRecord) -> list[ArtifactRecord]:
+    """What the latest gate that let these examples pass held them to."""
+    for kind in ("training", "corpus"):
+        for gate in reversed(lineage.results(examples, f"{kind}_examples")):
+            return lineage.inputs(gate, f"{kind}_schema")
+    return []
 
 
 def _versions(model: ArtifactRecord, evaluation: ArtifactRecord | None) -> dict[str, str]:
@@ -112,11 +120,10 @@ def _versions(model: ArtifactRecord, evaluation: ArtifactRecord | None) -> dict[
     return versions
 
 
-def _figures(evaluation: ArtifactRecord | None) -> dict[str, float]:
+def _figures(evaluation: ArtifactRecord | None, prefix: str) -> dict[str, float]:
     properties: Mapping[str, Any] = evaluation.properties if evaluation else {}
     return {
         name.removeprefix(prefix): float(value)
-        for prefix in ("average_", "language_")
         for name, value in sorted(properties.items())
         if name.startswith(prefix)
     }

@@ -62,7 +62,8 @@ class RetrievalEvaluatorExecutor(base_executor.BaseExecutor):
         """Called by TFX."""
         settings = settings_from_json(QualitySettings, exec_properties["thresholds"])
         model = artifact_utils.get_single_instance(input_dict["model"])
-        baseline = next(iter(input_dict.get("baseline_model") or ()), None)
+        # In a run that changed nothing the latest blessed model is this one.
+        baseline = next((own for own in input_dict.get("baseline_model") or () if own.id != model.id), None)
         examples = artifact_utils.get_single_instance(input_dict["examples"])
         corpus = artifact_utils.get_single_instance(input_dict["corpus"])
         dataset = development_set(examples, corpus, settings.metric)

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from tfx_pipeline.lineage import Lineage, RunRecord
     from tfx_pipeline.provenance import Provenance
 
+RootOption = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", help="The pipeline's root, instead of a configuration.")
+]
+
 _COLOURS = {"complete": "green", "failed": "red", "interrupted": "yellow"}
 _MARKS = {"COMPLETE": "[green]✓[/]", "CACHED": "[green]=[/]", "FAILED": "[red]✗[/]"}
 _SYSTEMS = {"xtr": "this model", "baseline": "latest blessed", "bm25": "BM25"}
@@ -25,11 +29,12 @@ _SYSTEMS = {"xtr": "this model", "baseline": "latest blessed", "bm25": "BM25"}
 
 def status(
     config: ConfigOption = None,
+    root: RootOption = None,
     last: Annotated[int, typer.Option(min=1, help="How many runs to show.")] = 5,
     overrides: Overrides = None,
 ) -> None:
     """Show the last runs, what each component did, and what is in production."""
-    lineage = _open(config, overrides or [])
+    lineage = _open(config, root, overrides or [])
     console = _console()
     runs = lineage.runs()[-last:]
     for run in runs:
@@ -52,23 +57,23 @@ def status(
 def lineage(
     model: Annotated[str, typer.Argument(help="A version that was pushed, or a model's artifact folder.")],
     config: ConfigOption = None,
+    root: RootOption = None,
     overrides: Overrides = None,
 ) -> None:
     """Tell what a model was made from, how good it is, and why it was (not) blessed."""
     from tfx_pipeline.config import absolute
     from tfx_pipeline.provenance import trace
 
-    _print_provenance(_console(), trace(_open(config, overrides or []), absolute(model)))
+    _print_provenance(_console(), trace(_open(config, root, overrides or []), absolute(model)))
 
 
-def _open(config: Path | None, overrides: list[str]) -> Lineage:
+def _open(config: Path | None, root: Path | None, overrides: list[str]) -> Lineage:
     from tfx_pipeline.config import absolute, is_remote
 
-    settings = load_settings(config, overrides)
-    if is_remote(settings.root):
+    place = str(root) if root else load_settings(config, overrides).root
+    if is_remote(place):
         raise InputError(
-            "The metadata of a pipeline in the cloud are Vertex AI's; look at its console. "
-            f"Received: root {settings.root!r}."
+            f"Metadata of a pipeline in the cloud are Vertex AI's; look at its console. Received: {place}."
         )
     try:
         from tfx_pipeline.lineage import METADATA_FILE, Lineage
@@ -76,7 +81,7 @@ def _open(config: Path | None, overrides: list[str]) -> Lineage:
         raise InputError(
             f"The pipeline needs further packages; install `xtr-tf[pipeline]`. Received: {error}."
         ) from None
-    return Lineage(Path(absolute(settings.root), METADATA_FILE))
+    return Lineage(Path(absolute(place), METADATA_FILE))
 
 
 def _console() -> Console:
@@ -120,9 +125,12 @@ def _print_provenance(console: Console, found: Provenance) -> None:
         line("base model", f"{record.producer or 'imported'}: {record.uri}")
     if not found.base_models:
         line("base model", "none, trained from random weights")
-    if found.figures:
-        figures = (f"{_SYSTEMS.get(name, name)} {value:.3f}" for name, value in found.figures.items())
-        line(found.metric, ", ".join(figures))
+    if found.report:
+        averages = (
+            f"{name} {found.averages[key]:.3f}" for key, name in _SYSTEMS.items() if key in found.averages
+        )
+        line(found.metric, ", ".join(averages))
+        line("", ", ".join(f"{language} {value:.3f}" for language, value in found.languages.items()))
         line("report", f"{found.report}/report.html")
     for judgement in found.judgements:
         blessed = "[green]blessed[/]" if judgement.blessed else "[red]not blessed[/]"
