@@ -8,7 +8,7 @@ from pathlib import Path
 
 import faiss
 import numpy as np
-from token_set import TOP_K, TokenSet, built, engine_arguments, measure, report, resident_bytes
+from token_set import TOP_K, TokenSet, built, engine_main, measure, report, resident_bytes
 
 NPROBES = (5, 10, 20, 50, 100, 200)
 K_PRIME = 1_000
@@ -68,14 +68,5 @@ def run(tokens: TokenSet, folder: Path, threads: int, repeats: int) -> None:
             report("FAISS", f"{factory}, nprobe {nprobe}", threads, K_PRIME, {**measured, **details})
 
 
-def main() -> None:
-    arguments = engine_arguments(__doc__)
-    tokens = TokenSet(arguments.vectors, arguments.tokens, arguments.queries)
-    if arguments.step == "build":
-        build(tokens, arguments.index)
-    else:
-        run(tokens, arguments.index, arguments.threads, arguments.repeats)
-
-
 if __name__ == "__main__":
-    main()
+    engine_main(__doc__, build, run)

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from token_set import TokenSet, built, engine_arguments, measure, report, resident_bytes
+from token_set import TokenSet, built, engine_main, measure, report, resident_bytes
 
 LEAVES = (12, 25, 50, 100, 200, 400)
 K_PRIME = 40_000
@@ -53,7 +53,7 @@ def score(ids: np.ndarray, scores: np.ndarray, document_of_token: np.ndarray) ->
     return sorted(totals, key=lambda document: -totals[document])[:10]
 
 
-def run(tokens: TokenSet, folder: Path, threads: int) -> None:
+def run(tokens: TokenSet, folder: Path, threads: int, repeats: int) -> None:
     from scann.scann_ops.py import scann_ops_pybind
 
     before = resident_bytes()
@@ -71,14 +71,5 @@ def run(tokens: TokenSet, folder: Path, threads: int) -> None:
         report("notebook", f"{leaves} leaves", threads, K_PRIME, {**measured, **details})
 
 
-def main() -> None:
-    arguments = engine_arguments(__doc__)
-    tokens = TokenSet(arguments.vectors, arguments.tokens, arguments.queries)
-    if arguments.step == "build":
-        build(tokens, arguments.index)
-    else:
-        run(tokens, arguments.index, arguments.threads)
-
-
 if __name__ == "__main__":
-    main()
+    engine_main(__doc__, build, run)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from fast_plaid.search import FastPlaid
-from token_set import TOP_K, TokenSet, built, engine_arguments, measure, report, resident_bytes
+from token_set import TOP_K, TokenSet, built, engine_main, measure, report, resident_bytes
 
 # (cells a query token, documents scored in full); 8 and 4,096 are its own.
 SETTINGS = ((8, 4_096), (1, 256), (2, 512), (4, 1_024), (8, 1_024), (16, 4_096), (32, 8_192))
@@ -46,14 +46,5 @@ def run(tokens: TokenSet, folder: Path, threads: int, repeats: int) -> None:
         report("fast-plaid", f"{probes} cells, {full_scores} scored", threads, None, {**measured, **details})
 
 
-def main() -> None:
-    arguments = engine_arguments(__doc__)
-    tokens = TokenSet(arguments.vectors, arguments.tokens, arguments.queries)
-    if arguments.step == "build":
-        build(tokens, arguments.index)
-    else:
-        run(tokens, arguments.index, arguments.threads, arguments.repeats)
-
-
 if __name__ == "__main__":
-    main()
+    engine_main(__doc__, build, run)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from token_set import TOP_K, TokenSet, built, engine_arguments, measure, report, resident_bytes
+from token_set import TOP_K, TokenSet, built, engine_main, measure, report, resident_bytes
 from xtr_warp.search import XTRWarp
 
 # Its own choice first, then wider and wider searches.
@@ -51,14 +51,5 @@ def run(tokens: TokenSet, folder: Path, threads: int, repeats: int) -> None:
         report("xtr-warp-rs", name, threads, None, {**measured, **details})
 
 
-def main() -> None:
-    arguments = engine_arguments(__doc__)
-    tokens = TokenSet(arguments.vectors, arguments.tokens, arguments.queries)
-    if arguments.step == "build":
-        build(tokens, arguments.index)
-    else:
-        run(tokens, arguments.index, arguments.threads, arguments.repeats)
-
-
 if __name__ == "__main__":
-    main()
+    engine_main(__doc__, build, run)

@@ -8,7 +8,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-from token_set import TOP_K, TokenSet, built, engine_arguments, measure, report, resident_bytes
+from token_set import TOP_K, TokenSet, built, engine_main, measure, report, resident_bytes
 
 LEAVES = {
     "scann": (8, 16, 32, 48, 80, 160, 320),
@@ -116,14 +116,5 @@ def _measure_setting(session, name, k_prime, leaves, tokens, threads, repeats, d
     report(f"xtr-tf {name}", f"k'={k_prime}, {leaves} leaves", threads, k_prime, {**measured, **details})
 
 
-def main() -> None:
-    arguments = engine_arguments(__doc__)
-    tokens = TokenSet(arguments.vectors, arguments.tokens, arguments.queries)
-    if arguments.step == "build":
-        build(tokens, arguments.index)
-    else:
-        run(tokens, arguments.index, arguments.threads, arguments.repeats)
-
-
 if __name__ == "__main__":
-    main()
+    engine_main(__doc__, build, run)

@@ -51,8 +51,27 @@ class TokenSet:
         return [self.vectors[a:b].astype(np.float32) for a, b in itertools.pairwise(self.offsets)]
 
 
-def engine_arguments(description: str | None) -> argparse.Namespace:
-    """What every engine's script is called with."""
+Build = Callable[[TokenSet, Path], None]
+Run = Callable[[TokenSet, Path, int, int], None]
+
+
+def engine_main(description: str | None, build: Build, run: Run) -> None:
+    """The main function of every engine's script: builds its index, or measures it.
+
+    Args:
+        description: Shown by `--help`.
+        build: Given the tokens and the index's folder.
+        run: Given the tokens, the index's folder, the threads and how often queries are repeated.
+    """
+    arguments = _arguments(description)
+    tokens = TokenSet(arguments.vectors, arguments.tokens, arguments.queries)
+    if arguments.step == "build":
+        build(tokens, arguments.index)
+    else:
+        run(tokens, arguments.index, arguments.threads, arguments.repeats)
+
+
+def _arguments(description: str | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("step", choices=("build", "measure"))
     parser.add_argument("--vectors", type=Path, required=True)
