@@ -3,7 +3,7 @@ SHELL := bash
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all lint format docs lock clean parity-env parity bench-encode bench-index bench-serve bench-search
+.PHONY: help setup run test test-all lint format docs lock clean parity-env parity bench-encode bench-index bench-serve bench-search claims
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ bench-search: setup ## Compare search with FAISS, xtr-warp-rs, fast-plaid and th
 
 bench-index: setup ## Measure the index build's memory, time and quality beside ScaNN's own builder
 	@$(PYTHON) -W ignore benchmarks/index/run.py
+
+claims: setup ## Check the paper's claims on the models of benchmarks/study, on real data
+	@$(PYTHON) -W ignore benchmarks/paper_claims/run.py $(ARGS)
 
 lock: ## Resolve pyproject.toml anew into both lock files
 	@tools/lock.sh

@@ -1,0 +1,97 @@
+"""`make claims`: the paper's claims on real data, with PASS or FAIL for each.
+
+Two models by one recipe, one trained with f_XTR and one with f_ColBERT (benchmarks/study trains them), are
+searched exactly on test sets that decided nothing in training. Prints the tables, writes
+`claims.md`, `claims.svg` beside this file, and ends with one RESULT line. What fails is reported as failing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from claims import METRICS, Claim, check_claims
+from figures import draw
+
+from xtr_tf.evaluation.datasets import load_datasets
+from xtr_tf.evaluation.exact_retriever import ExactRetriever
+from xtr_tf.evaluation.loaded_encoder import LoadedEncoder
+from xtr_tf.evaluation.token_analysis import TokenAnalysis, analyse_tokens
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[1]
+STUDY = REPOSITORY / ".bench" / "study"
+MODELS = ("xtr", "colbert")
+LABELS = {"xtr": "f_XTR", "colbert": "f_ColBERT"}
+TEST_SETS = ("squad_dev_en", "scifact_en")
+K_PRIME = 1_000
+
+Analyses = Mapping[str, Mapping[str, TokenAnalysis]]
+
+
+def main() -> None:
+    """Analyses both models on every test set, and checks the claims."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", type=Path, default=STUDY, help="with xtr/encoder, colbert/encoder")
+    parser.add_argument("--data", type=Path, default=STUDY / "data" / "test", help="folder of the test sets")
+    parser.add_argument("--queries", type=int, default=500, help="of each test set, at most; 0 for all")
+    arguments = parser.parse_args()
+    missing = [name for name in MODELS if not (arguments.models / name / "encoder").is_dir()]
+    if missing:
+        raise SystemExit(
+            f"claims: there is no model {', '.join(missing)} in {arguments.models}; train both with "
+            "benchmarks/study/run.sh first."
+        )
+    analyses = _analyse(arguments.models, arguments.data, arguments.queries)
+    checked = {name: list(check_claims(own["xtr"], own["colbert"])) for name, own in analyses.items()}
+    text = "\n".join(_section(name, analyses[name], checked[name]) for name in analyses)
+    print(text)
+    (HERE / "claims.md").write_text(text, encoding="utf-8")
+    draw(analyses, HERE / "claims.svg")
+    every = [claim for claims in checked.values() for claim in claims]
+    print(f"load {os.getloadavg()[0]:.1f}")
+    print(f"RESULT claims passed={sum(claim.passed for claim in every)} of={len(every)}")
+
+
+def _analyse(models: Path, data: Path, most_queries: int) -> Analyses:
+    analyses: dict[str, dict[str, TokenAnalysis]] = {name: {} for name in TEST_SETS}
+    for model in MODELS:
+        encoder = LoadedEncoder.load(models / model / "encoder")
+        for name in TEST_SETS:
+            (dataset,) = load_datasets([data / name])
+            documents = list(dataset.corpus)
+            dataset = dataset.sample(most_queries, seed=0)
+            index = encoder.encode_documents(documents, name)
+            queries = encoder.encode_queries([query.text for query in dataset.queries])
+            analyses[name][model] = analyse_tokens(ExactRetriever(index), dataset, queries, K_PRIME)
+    return analyses
+
+
+def _section(name: str, models: Mapping[str, TokenAnalysis], claims: list[Claim]) -> str:
+    """The imputation table as the paper prints it, and the claims."""
+    lines = [
+        f"### {name}",
+        "",
+        f"{models['xtr'].queries:,} queries, k'={models['xtr'].k_prime:,}.",
+        "",
+        f"| trained by | scored by | imputation | {' | '.join(METRICS)} |",
+        f"|---|---|---|{'---:|' * len(METRICS)}",
+    ]
+    for model, analysis in models.items():
+        for imputation, metrics in analysis.imputation_metrics.items():
+            lines.append(f"| {LABELS[model]} | f_XTR' | {imputation} | {_values(metrics)} |")
+        lines.append(f"| {LABELS[model]} | f_ColBERT | | {_values(analysis.colbert_metrics)} |")
+    lines += ["", "| claim | | figures |", "|---|---|---|"]
+    for claim in claims:
+        lines.append(f"| {claim.statement} | {'PASS' if claim.passed else 'FAIL'} | {claim.evidence} |")
+    return "\n".join([*lines, ""])
+
+
+def _values(metrics: Mapping[str, float]) -> str:
+    return " | ".join(f"{metrics[metric]:.3f}" for metric in METRICS)
+
+
+if __name__ == "__main__":
+    main()
