@@ -54,6 +54,7 @@ from tfx_pipeline.config import PipelineConfig, absolute, content_hash
 from tfx_pipeline.example_gen.corpus_executor import CorpusExecutor
 from tfx_pipeline.example_gen.training_executor import TrainingExecutor
 from tfx_pipeline.json_settings import settings_to_json
+from tfx_pipeline.push_once import PushOnceExecutor
 from xtr_tf.config.loading import to_mapping
 from xtr_tf.encoder.manifest import MANIFEST_FILE
 
@@ -126,6 +127,7 @@ def create_pipeline(
         push_destination=pusher_pb2.PushDestination(
             filesystem=pusher_pb2.PushDestination.Filesystem(base_directory=config.serving_folder)
         ),
+        custom_executor_spec=executor_spec.ExecutorClassSpec(PushOnceExecutor),
     )
     return Pipeline(
         pipeline_name=config.name,

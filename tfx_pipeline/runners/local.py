@@ -35,11 +35,13 @@ class ComponentResult:
         component: Its id.
         seconds: Wall time.
         cached: Whether the outputs of an earlier, identical execution were taken.
+        execution_id: In the metadata store; 0 for a component that was skipped.
     """
 
     component: str
     seconds: float
     cached: bool
+    execution_id: int = 0
 
 
 class LocalRunner(tfx_runner.IrBasedRunner):
@@ -78,8 +80,9 @@ class LocalRunner(tfx_runner.IrBasedRunner):
                 executor_spec=runner_utils.extract_executor_spec(deployment, component),
                 custom_driver_spec=runner_utils.extract_custom_driver_spec(deployment, component),
             ).launch()
-            cached = info is not None and _is_cached(store, info.execution_id)
-            self._finished(ComponentResult(component, time.perf_counter() - start, cached))
+            execution = info.execution_id if info is not None else 0
+            cached = bool(execution) and _is_cached(store, execution)
+            self._finished(ComponentResult(component, time.perf_counter() - start, cached, execution))
 
 
 def run_locally(pipeline: Pipeline, root: Path) -> list[ComponentResult]:

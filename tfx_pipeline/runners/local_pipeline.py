@@ -8,12 +8,10 @@ from pathlib import Path
 from tfx.orchestration.metadata import sqlite_metadata_connection_config
 
 from tfx_pipeline.config import PipelineConfig, absolute, is_remote
-from tfx_pipeline.lineage import ArtifactRecord, Lineage
+from tfx_pipeline.lineage import METADATA_FILE, Lineage
 from tfx_pipeline.pipeline import Dag, create_pipeline
 from tfx_pipeline.runners.local import ComponentResult, run_locally
 from xtr_tf.errors import InputError
-
-METADATA_FILE = "metadata.sqlite"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +21,7 @@ class Outcome:
     Attributes:
         components: How each component ended.
         pushed: Directory of the version that was pushed, or "".
-        report: The evaluation's `report.html`, or "".
+        report: The evaluation's `report.html`.
         reasons: Why the model was blessed or not, a sentence each.
     """
 
@@ -84,17 +82,20 @@ def _has_blessed_model(config: PipelineConfig) -> bool:
 
 def _outcome(config: PipelineConfig, results: list[ComponentResult]) -> Outcome:
     lineage = Lineage(metadata_file(config))
-
-    def latest(kind: str) -> ArtifactRecord | None:
-        return next(reversed(lineage.artifacts(kind)), None)
-
-    push, evaluation = latest("PushedModel"), latest("ModelEvaluation")
-    pushed = str(push.properties.get("pushed_destination", "")) if push else ""
+    made = {
+        record.type: record
+        for result in results
+        if result.execution_id
+        for record in lineage.outputs(result.execution_id)
+    }
     reasons = [
-        line
+        reason
         for kind in ("ModelBlessing", "InfraBlessing")
-        if (blessing := latest(kind))
-        for line in str(blessing.properties.get("reasons", "")).splitlines()
+        for reason in str(made[kind].properties.get("reasons", "")).splitlines()
     ]
-    report = Path(evaluation.uri, "report.html") if evaluation else None
-    return Outcome(tuple(results), pushed, str(report) if report and report.is_file() else "", tuple(reasons))
+    return Outcome(
+        components=tuple(results),
+        pushed=str(made["PushedModel"].properties.get("pushed_destination", "")),
+        report=str(Path(made["ModelEvaluation"].uri, "report.html")),
+        reasons=tuple(reasons),
+    )

@@ -22,8 +22,7 @@ def print_summary(config: PipelineConfig, outcome: Outcome) -> None:
         console.print("[bold red]not pushed[/]; what was in production stays")
     for reason in outcome.reasons:
         console.print(f"         {reason}")
-    if outcome.report:
-        console.print(f"report   {_relative(outcome.report)}")
+    console.print(f"report   {_relative(outcome.report)}")
     if outcome.pushed:
         console.print(f"serve    xtr-tf serve --model-base {_relative(config.serving_folder)}")
         console.print('ask      xtr-tf query "..." --explain')

@@ -1,0 +1,58 @@
+"""Pusher's executor, less the pushing of a version that is in production already.
+
+A run in which nothing changed evaluates the model against itself and blesses it again; TFX would
+push it again, and servers would load again what they serve.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from typing import Any
+
+import tensorflow as tf
+from tfx.components.pusher import executor
+from tfx.proto import pusher_pb2
+from tfx.types import Artifact, artifact_utils
+from tfx.utils import proto_utils
+
+from xtr_tf.export.model_card import MODEL_CARD_FILE
+
+
+class PushOnceExecutor(executor.Executor):
+    """Pushes a blessed model, unless it is the newest version that was pushed."""
+
+    def Do(  # noqa: N802
+        self,
+        input_dict: dict[str, list[Artifact]],
+        output_dict: dict[str, list[Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Called by TFX."""
+        destination = pusher_pb2.PushDestination()
+        proto_utils.json_to_proto(exec_properties["push_destination"], destination)
+        base = destination.filesystem.base_directory
+        newest = newest_version(base)
+        if newest and self.CheckBlessing(input_dict) and _same(self.GetModelPath(input_dict), newest):
+            pushed = artifact_utils.get_single_instance(output_dict["pushed_model"])
+            self._MarkPushed(pushed, newest, posixpath.basename(newest))
+            return
+        super().Do(input_dict, output_dict, exec_properties)
+
+
+def newest_version(base: str) -> str:
+    """The directory of the largest version number in a model's base directory, or ""."""
+    names = tf.io.gfile.listdir(base) if tf.io.gfile.isdir(base) else []
+    numbers = [int(name.rstrip("/")) for name in names if name.rstrip("/").isdecimal()]
+    return posixpath.join(base, str(max(numbers))) if numbers else ""
+
+
+def _same(model: str, version: str) -> bool:
+    """Whether both are one export, whose card says when it was made and from what."""
+    cards = [posixpath.join(folder, MODEL_CARD_FILE) for folder in (model, version)]
+    if not all(tf.io.gfile.exists(card) for card in (*cards, posixpath.join(version, "saved_model.pb"))):
+        return False
+    contents = []
+    for card in cards:
+        with tf.io.gfile.GFile(card, "rb") as file:
+            contents.append(file.read())
+    return bool(contents[0] == contents[1])
