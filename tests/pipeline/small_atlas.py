@@ -1,0 +1,88 @@
+"""A small part of the example corpus, in every language, as a BEIR folder, and a pipeline on it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tfx_pipeline.config import PipelineConfig
+from xtr_tf.config.loading import from_mapping
+
+PASSAGES = {"train": 2, "dev": 2}
+
+
+def write_small_atlas(atlas: Path, folder: Path) -> Path:
+    """Takes a few judged passages of each language and split, with their questions."""
+    documents = {row["_id"]: row for row in _read(atlas / "corpus.jsonl")}
+    queries = {row["_id"]: row for row in _read(atlas / "queries.jsonl")}
+    (folder / "qrels").mkdir(parents=True)
+    kept_documents, kept_queries = [], []
+    for split, count in PASSAGES.items():
+        taken: dict[str, list[str]] = {}
+        lines = (atlas / "qrels" / f"{split}.tsv").read_text().splitlines()
+        kept_lines = [lines[0]]
+        for line in lines[1:]:
+            query, document, _ = line.split("\t")
+            of_language = taken.setdefault(documents[document]["language"], [])
+            if document not in of_language and len(of_language) < count:
+                of_language.append(document)
+                kept_documents.append(documents[document])
+            if document in of_language:
+                kept_queries.append(queries[query])
+                kept_lines.append(line)
+        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(kept_lines) + "\n")
+    write_jsonl(folder / "corpus.jsonl", kept_documents)
+    write_jsonl(folder / "queries.jsonl", kept_queries)
+    return folder
+
+
+def read_corpus(folder: Path) -> list[dict[str, Any]]:
+    return _read(folder / "corpus.jsonl")
+
+
+def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+def small_config(data: Path, root: Path, vocabulary: Path, **changes: Any) -> PipelineConfig:
+    """A pipeline that trains next to nothing and blesses whatever comes of it."""
+    settings: dict[str, Any] = {
+        "name": "small",
+        "root": str(root),
+        "training_data": {"folder": str(data)},
+        "corpus": {"folder": str(data), "shard_characters": 2_000},
+        "run": {
+            "tokenizer": {"model": str(vocabulary), "query_length": 16, "document_length": 64},
+            "encoder": {
+                "vocabulary_size": 1500,
+                "model_dim": 32,
+                "feed_forward_dim": 64,
+                "num_layers": 1,
+                "num_heads": 2,
+                "head_dim": 16,
+                "projection_dim": 32,
+            },
+            "training": {"steps": 3, "batch_size": 8, "checkpoint_every": 1, "log_every": 1},
+        },
+        "search": {"k_prime": 100},
+        "quality": {"bm25": False, "exact_queries": 0, "language_fall": 1.0, "average_fall": 1.0},
+        "serving_check": {"rounds": 1, "latency_ms": 60_000.0},
+    }
+    for key, value in changes.items():
+        section = settings
+        *parents, name = key.split("__")
+        for parent in parents:
+            section = section.setdefault(parent, {})
+        section[name] = value
+    return from_mapping(PipelineConfig, settings)
+
+
+def copy_vocabulary(tokenizer: Any, folder: Path) -> Path:
+    path = folder / "vocabulary.model"
+    path.write_bytes(tokenizer.model_bytes)
+    return path
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
