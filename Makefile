@@ -3,7 +3,7 @@ SHELL := bash
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all lint format docs lock clean parity-env parity bench-encode bench-index bench-serve bench-search claims
+.PHONY: help setup run test test-all lint format docs lock clean parity-env parity bench-encode bench-train bench-index bench-serve bench-search claims
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ parity: setup parity-env ## Compare with transformers: fresh random weights, rea
 
 bench-encode: setup parity-env ## Compare the encoder's speed with transformers on torch
 	@$(PYTHON) -W ignore benchmarks/encode/run.py
+
+bench-train: setup parity-env ## Compare the training step's speed and memory with torch
+	@$(PYTHON) -W ignore benchmarks/train/run.py $(ARGS)
 
 bench-serve: setup ## Measure latency, load, batching and swaps of the server beside in-process calls
 	@$(PYTHON) -W ignore benchmarks/serve/run.py

@@ -1,0 +1,52 @@
+"""The worker side of the benchmark: makes and times updates on command. Runs in both environments.
+
+A worker reads one JSON command a line from standard input and answers with one line. Between
+commands it sleeps, so that the other engine has the machine to itself.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+Batches = Sequence[tuple[np.ndarray, np.ndarray]]
+
+
+def read_batches(path: str) -> Batches:
+    """The pairs of `[B, n]` query ids and `[B, m]` document ids of a file."""
+    with np.load(path) as file:
+        return [(file[f"queries_{i}"], file[f"documents_{i}"]) for i in range(len(file.files) // 2)]
+
+
+def serve(update: Callable[[int], float], loss: Callable[[], float], batches: int, versions: str) -> None:
+    """Answers commands until standard input ends.
+
+    `{"task": "loss"}` answers with the first batch's loss, without dropout and without an update;
+    `{"task": "train", "clock": "wall" or "cpu"}` updates the weights once by every batch and answers
+    with the seconds of each update and the process's peak memory so far.
+
+    Args:
+        update: Trains on a batch, by number, and returns its loss.
+        loss: The loss of batch 0 without dropout.
+        batches: How many there are.
+        versions: What runs, for the report.
+    """
+    print(json.dumps({"versions": versions}), flush=True)
+    for line in sys.stdin:
+        command = json.loads(line)
+        if command["task"] == "loss":
+            print(json.dumps({"loss": loss()}), flush=True)
+            continue
+        clock = {"wall": time.perf_counter, "cpu": time.process_time}[command["clock"]]
+        seconds, losses = [], []
+        for number in range(batches):
+            start = clock()
+            losses.append(update(number))
+            seconds.append(clock() - start)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(json.dumps({"seconds": seconds, "losses": losses, "peak_mib": peak}), flush=True)

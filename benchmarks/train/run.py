@@ -1,0 +1,206 @@
+"""Updates per second and peak memory of our training step against the same step in torch.
+
+    make bench-train
+    .venv/bin/python benchmarks/train/run.py --cpu-time    # one thread's CPU time, on a busy machine
+
+The step: encode 32 queries and their 32 passages with dropout, f_XTR with k_train 128 over the
+batch, its gradient, an update by Adafactor; for a tiny encoder (T5's vocabulary) and for
+mT5-small's shape (mT5's vocabulary). Each engine is a process of its own. They take turns round by
+round, so that other load on the machine hits both, and each round's ratio is of neighbours in
+time; the medians are reported. Ids are given: reading and tokenising are not measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from workload import BATCH_SIZE, DOCUMENT_LENGTH, K_TRAIN, QUERY_LENGTH, SHAPES, Shape, write_batches
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[1]
+THREADS = 2
+# Torch's threads wait for each other without sleeping: beside other processes they lose far more than ours.
+QUIET_LOAD = 0.5
+TOLERANCE = 1e-4
+# Torch's worker threads spin for a while after their work; the other engine must not pay for it.
+PAUSE_SECONDS = 0.5
+
+
+class Engine:
+    """One worker process.
+
+    Args:
+        name: For the report.
+        command: Its interpreter, script and arguments.
+        threads: How many it may use.
+        clock: `wall`, or `cpu` for the process's own time.
+    """
+
+    def __init__(self, name: str, command: list[str], threads: int, clock: str) -> None:
+        self.name = name
+        self.peak_mib = 0.0
+        self._clock = clock
+        self._process = subprocess.Popen(
+            [*command, str(threads)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": str(threads)},
+        )
+        self.versions = self._answer()["versions"]
+
+    def loss(self) -> float:
+        """The first batch's loss before training, without dropout."""
+        return self._ask({"task": "loss"})["loss"]
+
+    def seconds(self) -> list[float]:
+        """Updates once by every batch and returns how long each took."""
+        answer = self._ask({"task": "train", "clock": self._clock})
+        self.peak_mib = answer["peak_mib"]
+        time.sleep(PAUSE_SECONDS)
+        return answer["seconds"]
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
+
+    def _ask(self, command: dict) -> dict:
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> dict:
+        line = self._process.stdout.readline()
+        if not line:
+            sys.exit(f"bench-train: the {self.name} engine ended early; its reason stands above.")
+        return json.loads(line)
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--batches", type=int, default=4, help="updates a round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--cpu-time", action="store_true", help="one thread each, timed by its CPU time")
+    arguments = parser.parse_args()
+
+    folder = REPOSITORY / ".bench" / "train"
+    folder.mkdir(parents=True, exist_ok=True)
+    _print_setting(arguments.cpu_time)
+    results = {}
+    for name in arguments.shapes:
+        results[name] = _compare(SHAPES[name], folder, arguments)
+    print(f"load       {os.getloadavg()[0]:.1f} at the end")
+    print("memory_ratio is the largest of the shapes' ratios of peak resident memory, whole processes")
+    memory_ratio = max(memory for _, memory in results.values())
+    ratios = " ".join(f"{name}_ratio={speed:.2f}" for name, (speed, _) in results.items())
+    print(f"RESULT bench-train {ratios} memory_ratio={memory_ratio:.2f}")
+
+
+def _print_setting(cpu_time: bool) -> None:
+    processor = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.processor(),
+    )
+    load = os.getloadavg()[0]
+    print(f"machine    {processor}, {os.cpu_count()} cores, load {load:.1f} at the start")
+    if cpu_time:
+        print("clock      CPU time of one thread, not the wall clock")
+    elif load > QUIET_LOAD:
+        print("WARNING    other processes are running, which slows torch more: these figures flatter us")
+    print(
+        f"step       batch {BATCH_SIZE}, k_train {K_TRAIN}, queries of up to {QUERY_LENGTH} tokens, "
+        f"passages of up to {DOCUMENT_LENGTH}, dropout {SHAPES['tiny'].config.dropout}, Adafactor, float32"
+    )
+
+
+def _compare(shape: Shape, folder: Path, arguments: argparse.Namespace) -> tuple[float, float]:
+    """Ratios of updates a second and of peak memory, ours to torch's."""
+    weights, batches = folder / f"{shape.name}.safetensors", folder / f"{shape.name}.npz"
+    source = write_batches(shape, batches, arguments.batches)
+    shape.write_weights(weights)
+    print(f"{shape.name:10s} {source}; {arguments.batches} updates a round, {arguments.rounds} rounds")
+    engines = _start_engines(shape, weights, batches, arguments.cpu_time)
+    try:
+        _check_agreement(engines)
+        rounds = _measure(engines, arguments.rounds)
+    finally:
+        for engine in engines:
+            engine.close()
+        weights.unlink()
+    rates = [tuple(len(seconds) / sum(seconds) for seconds in pair) for pair in rounds]
+    ours, theirs = (statistics.median(values) for values in zip(*rates, strict=True))
+    ratios = [a / b for a, b in rates]
+    memory_ratio = engines[0].peak_mib / engines[1].peak_mib
+    print(
+        f"           xtr-tf {ours:.3f}  torch {theirs:.3f} updates/s; "
+        f"ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    )
+    print(
+        f"           xtr-tf {engines[0].peak_mib:,.0f}  torch {engines[1].peak_mib:,.0f} MiB at peak; "
+        f"ratio {memory_ratio:.2f}"
+    )
+    return statistics.median(ratios), memory_ratio
+
+
+def _start_engines(shape: Shape, weights: Path, batches: Path, cpu_time: bool) -> tuple[Engine, Engine]:
+    threads, clock = (1, "cpu") if cpu_time else (THREADS, "wall")
+    config = shape.config
+    sizes = {
+        "vocab_size": config.vocabulary_size,
+        "d_model": config.model_dim,
+        "d_kv": config.head_dim,
+        "d_ff": config.feed_forward_dim,
+        "num_layers": config.num_layers,
+        "num_heads": config.num_heads,
+        "dropout_rate": config.dropout,
+        "k_train": K_TRAIN,
+    }
+    ours = [str(REPOSITORY / ".venv/bin/python"), str(HERE / "tensorflow_engine.py"), shape.name]
+    theirs = [str(REPOSITORY / ".parity/bin/python"), str(HERE / "torch_engine.py"), json.dumps(sizes)]
+    engines = (
+        Engine("xtr-tf", [*ours, str(weights), str(batches)], threads, clock),
+        Engine("torch", [*theirs, str(weights), str(batches)], threads, clock),
+    )
+    for engine in engines:
+        print(f"{engine.name:10s} {engine.versions}")
+    return engines
+
+
+def _check_agreement(engines: tuple[Engine, Engine]) -> None:
+    """A fast engine that computes something else would not count."""
+    losses = [engine.loss() for engine in engines]
+    difference = abs(losses[0] - losses[1])
+    print(f"agreement  loss before training {losses[0]:.4f}, difference {difference:.1e}")
+    if difference > TOLERANCE:
+        sys.exit(f"bench-train: the engines' losses differ by more than {TOLERANCE}: {losses}.")
+
+
+def _measure(engines: tuple[Engine, Engine], rounds: int) -> list[tuple[list[float], ...]]:
+    """Seconds of every update by round, one list an engine; the first round warms up."""
+    measured = []
+    for round_ in range(rounds + 1):
+        # Whoever goes first changes every round.
+        order = engines if round_ % 2 else engines[::-1]
+        seconds = {engine.name: engine.seconds() for engine in order}
+        if round_:
+            measured.append(tuple(seconds[engine.name] for engine in engines))
+    return measured
+
+
+if __name__ == "__main__":
+    main()
