@@ -25,3 +25,7 @@ class DataGate(Artifact):
     """Data that may be trained on and served: its statistics, which the next data are compared with."""
 
     TYPE_NAME = "xtr.DataGate"
+
+
+#: All of them, for those who must find a type by its name.
+OWN_TYPES = (TokenVectors, TokenIndex, DataGate)

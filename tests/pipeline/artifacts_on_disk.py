@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import tensorflow as tf
 from tfx.types import artifact_utils, standard_artifacts
 
 _ids = itertools.count(1)
+
+Artifacts = dict[str, list[Any]]
 
 
 def new_artifact(kind: type, folder: Path) -> Any:
@@ -33,3 +36,49 @@ def write_examples(folder: Path, splits: Mapping[str, Iterable[bytes]]) -> Any:
             for record in records:
                 writer.write(record)
     return artifact
+
+
+def run_in_container(
+    executor: type, inputs: Artifacts, outputs: Artifacts, properties: Mapping[str, str], folder: Path
+) -> dict[str, dict[str, Any]]:
+    """Runs an executor as a container in Vertex AI does.
+
+    Returns:
+        What Vertex would record of each output.
+    """
+    from tfx.utils import name_utils
+
+    from tfx_pipeline.runners.vertex_container import main
+
+    given = {
+        "inputs": {
+            "artifacts": {key: {"artifacts": list(map(_in_vertex, own))} for key, own in inputs.items()},
+            "parameters": {name: {"stringValue": value} for name, value in properties.items()},
+        },
+        "outputs": {
+            "artifacts": {key: {"artifacts": list(map(_in_vertex, own))} for key, own in outputs.items()},
+            "outputFile": str(folder / "task" / "executor_output.json"),
+        },
+    }
+    path = name_utils.get_full_name(executor)
+    main(["--executor_class_path", path, "--json_serialized_invocation_args", json.dumps(given)])
+    recorded = json.loads((folder / "task" / "executor_output.json").read_text())["artifacts"]
+    return {key: own["artifacts"][0]["metadata"] for key, own in recorded.items()}
+
+
+def vertex_name(artifact: Any) -> str:
+    """What Vertex calls an artifact."""
+    return f"projects/p/locations/l/metadataStores/default/artifacts/{artifact.id}"
+
+
+def _in_vertex(artifact: Any) -> dict[str, Any]:
+    from tfx.orchestration.kubeflow.v2 import compiler_utils
+    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_entrypoint_utils
+
+    schema = compiler_utils.get_artifact_schema(type(artifact))
+    return {
+        "name": vertex_name(artifact),
+        "uri": artifact.uri,
+        "type": {"instanceSchema": schema.decode() if isinstance(schema, bytes) else schema},
+        "metadata": kubeflow_v2_entrypoint_utils._get_json_metadata_mapping(artifact),
+    }

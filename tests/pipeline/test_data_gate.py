@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from artifacts_on_disk import new_artifact, write_examples
+from artifacts_on_disk import Artifacts, new_artifact, run_in_container, write_examples
 from tfx.components.example_validator import executor as example_validator
 from tfx.components.statistics_gen import executor as statistics_gen
 from tfx.types import standard_artifacts
@@ -23,8 +23,6 @@ from xtr_tf.data.document import Document
 from xtr_tf.data.tfrecord_source import parse_example, serialize_example
 from xtr_tf.data.training_example import TrainingExample
 from xtr_tf.errors import InputError
-
-Artifacts = dict[str, list[Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,6 +111,14 @@ def test_good_data_pass_and_leave_their_statistics(passed: Any) -> None:
 
 def test_the_same_data_have_not_drifted(good: Artifacts, passed: Any, tmp_path: Path) -> None:
     run_gate(good | {"previous": [passed]}, tmp_path, training_drift=0.001, corpus_drift=0.001)
+
+
+def test_the_gate_in_a_container_of_vertex(good: Artifacts, passed: Any, tmp_path: Path) -> None:
+    gate = new_artifact(DataGateArtifact, tmp_path / "gate")
+    inputs = good | {"previous": [passed]}
+    recorded = run_in_container(DataGateExecutor, inputs, {"gate": [gate]}, {"thresholds": "{}"}, tmp_path)
+    assert recorded["gate"]["languages"] == passed.get_string_custom_property("languages")
+    assert Path(gate.uri, "corpus-corpus.pb").is_file()
 
 
 @pytest.fixture(scope="module")

@@ -104,8 +104,21 @@ def test_containers_run_our_image_and_the_right_executor(executors: dict[str, An
     for name, executor in own.items():
         arguments = containers[name]["args"]
         assert arguments[arguments.index("--executor_class_path") + 1] == executor
+    commands = {tuple(container["command"]) for container in containers.values()}
+    assert commands == {("python", "-m", "tfx_pipeline.runners.vertex_container")}
     index = containers["IndexBuilder"]["resources"]
     assert (index["cpuLimit"], index["memoryLimit"]) == (32, 120)
+
+
+def test_resolvers_look_for_the_right_types(executors: dict[str, Any]) -> None:
+    filters = {
+        (name, key): query["filter"]
+        for name, executor in executors.items()
+        for key, query in executor.get("resolver", {}).get("outputArtifactQueries", {}).items()
+    }
+    assert filters["LatestDataGate", "gate"] == 'schema_title="xtr.DataGate" AND state=LIVE'
+    assert "tfx.ModelBlessing" in filters["LatestBlessedModel-model-blessing-resolver", "model_blessing"]
+    assert not [own for own in filters.values() if "tfx.Artifact" in own]
 
 
 def test_training_is_a_custom_job_on_the_worker_pools(job: dict[str, Any]) -> None:

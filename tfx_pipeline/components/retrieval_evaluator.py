@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tfx.dsl.components.base import base_component, base_executor, executor_spec
+from tfx.components.evaluator import executor as evaluator
+from tfx.dsl.components.base import base_beam_component, executor_spec
 from tfx.types import Artifact, BaseChannel, Channel, artifact_utils, standard_artifacts
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 from tfx.utils import path_utils
@@ -50,8 +51,12 @@ class RetrievalEvaluatorSpec(ComponentSpec):
     PARAMETERS = {"thresholds": ExecutionParameter(type=str)}  # noqa: RUF012
 
 
-class RetrievalEvaluatorExecutor(base_executor.BaseExecutor):
-    """Measures, writes the report, and blesses or does not."""
+class RetrievalEvaluatorExecutor(evaluator.Executor):
+    """Measures, writes the report, and blesses or does not.
+
+    Shares nothing with TFX's Evaluator but its place: in Vertex AI only a blessing of such an executor
+    gets the name of its model written into it, without which no later run finds the model.
+    """
 
     def Do(  # noqa: N802
         self,
@@ -74,7 +79,7 @@ class RetrievalEvaluatorExecutor(base_executor.BaseExecutor):
         write_model_blessing(blessing, verdict.blessed, verdict.reasons, model, baseline)
 
 
-class RetrievalEvaluator(base_component.BaseComponent):
+class RetrievalEvaluator(base_beam_component.BaseBeamComponent):
     """Compares an exported model with thresholds and with the latest blessed model.
 
     Outputs `evaluation`, a report as HTML, Markdown and JSON with BM25 and the baseline in it, and
@@ -89,7 +94,7 @@ class RetrievalEvaluator(base_component.BaseComponent):
     """
 
     SPEC_CLASS = RetrievalEvaluatorSpec
-    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(RetrievalEvaluatorExecutor)
+    EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(RetrievalEvaluatorExecutor)
 
     def __init__(
         self,

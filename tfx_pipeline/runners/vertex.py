@@ -18,11 +18,15 @@ from tfx.extensions.google_cloud_ai_platform.trainer.executor import TRAINING_AR
 from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
 from tfx.orchestration.pipeline import Pipeline
 
+from tfx_pipeline.artifacts import OWN_TYPES
 from tfx_pipeline.config import PipelineConfig, is_remote
 from tfx_pipeline.pipeline import Dag, create_pipeline
 from tfx_pipeline.vertex_config import VertexConfig, WorkerPool
 from xtr_tf.errors import InputError
 
+_COMMAND = ("python", "-m", "tfx_pipeline.runners.vertex_container")
+# What TFX looks for instead of a type that it does not know.
+_ANY_TYPE = 'schema_title="tfx.Artifact"'
 # These hold an index in memory; the others stream.
 _HEAVY = ("CorpusEncoder", "IndexBuilder", "RetrieverExporter", "RetrievalEvaluator", "ServingValidator")
 
@@ -47,10 +51,11 @@ def compile_for_vertex(config: PipelineConfig, dag: Dag = "full") -> dict[str, A
     _give_memory(pipeline, vertex)
     runner = kubeflow_v2_dag_runner.KubeflowV2DagRunner(
         kubeflow_v2_dag_runner.KubeflowV2DagRunnerConfig(
-            display_name=f"{config.name}-{dag}", default_image=vertex.image
+            display_name=f"{config.name}-{dag}", default_image=vertex.image, default_commands=list(_COMMAND)
         )
     )
     job: dict[str, Any] = runner.run(pipeline, write_out=False)
+    _look_for_own_types(job)
     return job
 
 
@@ -110,6 +115,18 @@ def _give_memory(pipeline: Pipeline, vertex: VertexConfig) -> None:
     for node in pipeline.components:
         if isinstance(node, base_component.BaseComponent) and node.id in _HEAVY:
             node.with_platform_config(resources)
+
+
+def _look_for_own_types(job: dict[str, Any]) -> None:
+    """Corrects the queries of resolvers, which would find no artifact of a type of ours."""
+    specification = job["pipelineSpec"]
+    for component in specification["components"].values():
+        executor = specification["deploymentSpec"]["executors"][component["executorLabel"]]
+        for key, query in executor.get("resolver", {}).get("outputArtifactQueries", {}).items():
+            schema = component["outputDefinitions"]["artifacts"][key]["artifactType"]["instanceSchema"]
+            for kind in OWN_TYPES:
+                if f"title: {kind.TYPE_NAME}\n" in schema:
+                    query["filter"] = query["filter"].replace(_ANY_TYPE, f'schema_title="{kind.TYPE_NAME}"')
 
 
 def _check(config: PipelineConfig) -> None:
