@@ -239,6 +239,7 @@ def _transform(config: PipelineConfig, data: _Data) -> Node:
         schema=data.training_schema,
         preprocessing_fn="tfx_pipeline.transform.preprocessing_fn",
         custom_config={"tokenizer": tokenizer, "vocabulary_hash": content_hash(config.vocabulary)},
+        disable_analyzer_cache=True,  # tokenizing analyses nothing
         disable_statistics=True,
     )
     transform.add_upstream_node(data.gate)
@@ -264,6 +265,12 @@ def _trainer(
     config: PipelineConfig, transform: Node, base_model: BaseChannel | None, trainer_class: TrainerClass
 ) -> Node:
     initial = config.run.training.initial_encoder
+    # Paths are given beside it: what is trained does not depend on where things lie.
+    run = dataclasses.replace(
+        config.run,
+        tokenizer=dataclasses.replace(config.run.tokenizer, model=""),
+        training=dataclasses.replace(config.run.training, initial_encoder="", output=""),
+    )
     return trainer_class(
         examples=transform.outputs["transformed_examples"],
         transform_graph=transform.outputs["transform_graph"],
@@ -272,7 +279,7 @@ def _trainer(
         train_args=trainer_pb2.TrainArgs(num_steps=config.run.training.steps),
         eval_args=trainer_pb2.EvalArgs(num_steps=1),
         custom_config={
-            "run": to_mapping(config.run),
+            "run": to_mapping(run),
             "vocabulary": config.vocabulary,
             "vocabulary_hash": content_hash(config.vocabulary),
             "initial_encoder": absolute(initial) if initial else "",

@@ -51,7 +51,8 @@ class WorkArea:
         with mirrored(local, place):
             yield local
         shutil.rmtree(local)
-        tf.io.gfile.rmtree(place)
+        if tf.io.gfile.exists(place):
+            tf.io.gfile.rmtree(place)
 
     def remember(self, kind: str, key: str, places: dict[str, str]) -> None:
         """Notes where finished work of a key lies, instead of what was noted before."""

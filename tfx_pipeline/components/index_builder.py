@@ -27,6 +27,8 @@ from xtr_tf.refresh.trained_quantizer import trained_quantizer
 from xtr_tf.refresh.update_index import check_belongs, update_index
 
 KIND = "index"
+# The distances of fewer new tokens say little of the corpus, and matter little.
+_SHARE_THAT_DRIFTS = 0.1
 
 
 class IndexBuilderSpec(ComponentSpec):
@@ -128,7 +130,8 @@ def update_if_suited(last: TokenIndex, base: TokenVectors, source: TokenVectors,
     quantizer = trained_quantizer(last)
     if quantizer is not None:
         stay = int(source.document_offsets[kept.sum()])
-        ratio = drift(quantizer, source, stay)
+        came = source.num_tokens - stay
+        ratio = drift(quantizer, source, stay) if came > _SHARE_THAT_DRIFTS * source.num_tokens else 1.0
         if reason := advice(TrainingState.read(last), source.num_tokens, ratio):
             return reason
     update_index(last, source, kept, out)

@@ -1,0 +1,164 @@
+"""CorpusEncoder, IndexBuilder and RetrieverExporter, each on its own: what is reused, updated, refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from artifacts_on_disk import new_artifact, write_examples
+from tfx.types import standard_artifacts
+
+from tfx_pipeline.artifacts import TokenIndex as TokenIndexArtifact
+from tfx_pipeline.artifacts import TokenVectors as TokenVectorsArtifact
+from tfx_pipeline.components.corpus_encoder import CorpusEncoderExecutor
+from tfx_pipeline.components.index_builder import IndexBuilderExecutor
+from tfx_pipeline.components.retriever_exporter import RetrieverExporterExecutor
+from tfx_pipeline.encoder_artifact import encoder_folder
+from tfx_pipeline.example_gen.corpus_executor import document_example
+from tfx_pipeline.json_settings import settings_to_json
+from xtr_tf.config.schema import IndexConfig
+from xtr_tf.corpus.document import Document
+from xtr_tf.corpus.encoding_config import EncodingConfig
+from xtr_tf.corpus.token_vectors import TokenVectors
+from xtr_tf.encoder import load_encoder, save_encoder
+from xtr_tf.errors import InputError
+from xtr_tf.index.token_index import TokenIndex
+from xtr_tf.retriever import SearchDefaults
+
+
+@dataclasses.dataclass
+class Stage:
+    """A pipeline root with a trained model in it."""
+
+    folder: Path
+    model: Any
+    documents: list[Document]
+    count: int = 0
+
+    def encode(self, documents: list[Document], keep_order: bool = False) -> Any:
+        self.count += 1
+        records = map(document_example, documents)
+        corpus = write_examples(self.folder / f"corpus-{self.count}", {"corpus": records})
+        vectors = new_artifact(TokenVectorsArtifact, self.folder / f"vectors-{self.count}")
+        parameters = {
+            "settings": settings_to_json(EncodingConfig()),
+            "shard_characters": 3_000,
+            "keep_order": int(keep_order),
+            "work": str(self.folder / "work"),
+            "beam_args": "[]",
+        }
+        inputs = {"model": [self.model], "corpus": [corpus]}
+        CorpusEncoderExecutor().Do(inputs, {"vectors": [vectors]}, parameters)
+        return vectors
+
+    def index(self, vectors: Any, update: bool = False) -> Any:
+        self.count += 1
+        index = new_artifact(TokenIndexArtifact, self.folder / f"index-{self.count}")
+        parameters = {
+            "settings": settings_to_json(IndexConfig(cells=16)),
+            "update": int(update),
+            "work": str(self.folder / "work"),
+        }
+        IndexBuilderExecutor().Do({"vectors": [vectors]}, {"index": [index]}, parameters)
+        return index
+
+    def export(self, vectors: Any, index: Any) -> Any:
+        self.count += 1
+        model = new_artifact(standard_artifacts.Model, self.folder / f"model-{self.count}")
+        parameters = {"defaults": settings_to_json(SearchDefaults(k_prime=50)), "model_name": "atlas"}
+        inputs = {"encoder": [self.model], "vectors": [vectors], "index": [index]}
+        RetrieverExporterExecutor().Do(inputs, {"model": [model]}, parameters)
+        return model
+
+
+@pytest.fixture
+def stage(tiny_corpus, tmp_path: Path) -> Stage:
+    model = new_artifact(standard_artifacts.Model, tmp_path / "trained")
+    save_encoder(tmp_path / "trained" / "Format-Serving", tiny_corpus.encoder, tiny_corpus.tokenizer)
+    documents = [
+        Document(record.id, record.text, record.title, record.language) for record in tiny_corpus.documents
+    ]
+    return Stage(tmp_path, model, documents[:20])
+
+
+def ids(vectors: Any) -> list[str]:
+    return [record.id for record in TokenVectors.open(vectors.uri).documents()]
+
+
+def counted(vectors: Any) -> tuple[int, int]:
+    names = ("documents_encoded", "documents_reused")
+    return tuple(vectors.get_int_custom_property(name) for name in names)  # type: ignore[return-value]
+
+
+def test_only_texts_that_changed_are_encoded_again(stage: Stage) -> None:
+    first = stage.encode(stage.documents)
+    assert counted(first) == (20, 0)
+    changed = dataclasses.replace(stage.documents[3], text="Something else altogether.")
+    documents = [*stage.documents[:3], changed, *stage.documents[4:19]]
+    second = stage.encode(documents)
+    assert counted(second) == (1, 18)
+    assert ids(second) == [document.id for document in documents]
+    assert second.get_string_custom_property("reused") == first.uri
+    assert not any((stage.folder / "work" / "vectors").iterdir())
+
+
+def test_a_refresh_keeps_the_order_and_updates_the_index(stage: Stage) -> None:
+    before = stage.encode(stage.documents[:15])
+    last = stage.index(before)
+    documents = [*reversed(stage.documents[1:15]), stage.documents[16]]
+    after = stage.encode(documents, keep_order=True)
+    assert ids(after) == [document.id for document in (*stage.documents[1:15], stage.documents[16])]
+    index = stage.index(after, update=True)
+    assert index.get_string_custom_property("updated") == last.uri
+    assert index.get_int_custom_property("refreshes") == 1
+    assert np.array_equal(
+        TokenIndex.open(index.uri).array("centres"), TokenIndex.open(last.uri).array("centres")
+    )
+    offsets = TokenVectors.open(after.uri).document_offsets
+    assert np.array_equal(TokenIndex.open(index.uri).document_offsets, offsets)
+
+
+def test_an_index_whose_corpus_doubled_is_built_anew(stage: Stage) -> None:
+    stage.index(stage.encode(stage.documents[:5]))
+    index = stage.index(stage.encode(stage.documents, keep_order=True), update=True)
+    assert "times the tokens" in index.get_string_custom_property("built_anew")
+    assert index.get_int_custom_property("refreshes") == 0
+
+
+def test_without_an_earlier_index_a_refresh_builds_one(stage: Stage) -> None:
+    index = stage.index(stage.encode(stage.documents[:5]), update=True)
+    assert "no index of this encoder" in index.get_string_custom_property("built_anew")
+    assert TokenIndex.open(index.uri).num_documents == 5
+
+
+def test_the_exported_model_is_servable_and_holds_its_encoder(stage: Stage) -> None:
+    vectors = stage.encode(stage.documents)
+    model = stage.export(vectors, stage.index(vectors))
+    folder = Path(model.uri)
+    assert {path.name for path in folder.iterdir()} == {"Format-Serving", "encoder"}
+    serving = folder / "Format-Serving"
+    assert (serving / "model_card.json").is_file()
+    assert (serving / "assets.extra" / "tf_serving_warmup_requests").is_file()
+    encoder, _ = load_encoder(encoder_folder(folder))
+    assert encoder.config.model_dim == 32
+    assert model.get_int_custom_property("documents") == 20
+
+
+def test_vectors_of_another_encoder_are_no_model(stage: Stage, tiny_corpus) -> None:
+    from xtr_tf.encoder import Encoder
+
+    vectors = stage.encode(stage.documents[:5])
+    index = stage.index(vectors)
+    other = Encoder(tiny_corpus.encoder.config, seed=7)
+    stage.model = new_artifact(standard_artifacts.Model, stage.folder / "other")
+    save_encoder(stage.folder / "other" / "Format-Serving", other, tiny_corpus.tokenizer)
+    with pytest.raises(InputError, match="must come from this very encoder"):
+        stage.export(vectors, index)
+
+
+def test_a_model_without_an_encoder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds an encoder's directory"):
+        encoder_folder(tmp_path)

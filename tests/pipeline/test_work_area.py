@@ -1,0 +1,71 @@
+"""Unfinished and finished work by key, on a local and on a remote file system."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from tfx_pipeline.mirror import mirrored
+from tfx_pipeline.work_area import WorkArea, key_of
+
+
+@pytest.fixture(params=["local", "remote"])
+def area(request: pytest.FixtureRequest, tmp_path: Path) -> WorkArea:
+    # TensorFlow's file system in memory stands for one in a cloud.
+    name = f"ram://{tmp_path.name}-{request.node.name}/work"
+    return WorkArea(str(tmp_path / "work") if request.param == "local" else name)
+
+
+def test_work_stays_when_it_fails_and_goes_when_it_ends_well(area: WorkArea) -> None:
+    def fail() -> None:
+        with area.unfinished("training", "a") as work:
+            (work / "step").mkdir()
+            (work / "step" / "weights").write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    with area.unfinished("training", "b") as work:
+        assert not any(work.iterdir())
+    with area.unfinished("training", "a") as work:
+        assert (work / "step" / "weights").read_text() == "half"
+    with area.unfinished("training", "a") as work:
+        assert not any(work.iterdir())
+
+
+def test_finished_work_is_remembered_while_it_is_there(area: WorkArea, tmp_path: Path) -> None:
+    assert area.latest("vectors", "a") is None
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        area.remember("vectors", "a", {"vectors": str(tmp_path / name)})
+    assert area.latest("vectors", "a") == {"vectors": str(tmp_path / "second")}
+    assert area.latest("vectors", "b") is None
+    (tmp_path / "second").rmdir()
+    assert area.latest("vectors", "a") is None
+
+
+def test_a_mirror_sends_what_is_whole_while_work_goes_on(tmp_path: Path) -> None:
+    remote = f"ram://{tmp_path.name}/mirror"
+    local = tmp_path / "local"
+    with mirrored(local, remote, seconds=0.05):
+        (local / ".step.partial").mkdir()
+        (local / ".step.partial" / "weights").write_text("1")
+        time.sleep(0.3)
+        assert not tf.io.gfile.exists(f"{remote}/.step.partial")
+        (local / ".step.partial").rename(local / "step")
+        deadline = time.monotonic() + 10
+        while not tf.io.gfile.exists(f"{remote}/step/weights") and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert tf.io.gfile.exists(f"{remote}/step/weights")
+        (local / "step" / "weights").unlink()
+        (local / "other").write_text("2")
+    assert not tf.io.gfile.exists(f"{remote}/step/weights")
+    assert tf.io.gfile.exists(f"{remote}/other")
+
+
+def test_keys_tell_what_work_is_made_from() -> None:
+    assert key_of({"a": 1, "b": 2}, "x") == key_of({"b": 2, "a": 1}, "x")
+    assert key_of({"a": 1}, "x") != key_of({"a": 1}, "y")
