@@ -26,7 +26,13 @@ from serving.server.status import Code, RequestError, invalid_argument, not_foun
 from serving.server.warm_up import warm_up
 from serving.server.worker_pool import WorkerPool
 from xtr_tf.errors import InputError
-from xtr_tf.runtime import SavedModelSession, SessionOptions, StatusError, release_free_memory
+from xtr_tf.runtime import (
+    SavedModelSession,
+    SessionOptions,
+    StatusError,
+    release_free_memory,
+    release_unused_code,
+)
 
 _T = TypeVar("_T")
 
@@ -202,8 +208,10 @@ class ModelManager:
             session.close()
             reason = _as_request_error(error)
             raise RequestError(reason.code, f"Warm-up failed: {reason.message}") from None
-        # The first run of each signature leaves tens of megabytes of scratch behind.
+        # The first run of each signature leaves tens of megabytes of scratch behind, and loading as a
+        # whole runs code that requests do not.
         release_free_memory()
+        release_unused_code()
         return session, warmed
 
     async def _unload(self, version: Version) -> None:

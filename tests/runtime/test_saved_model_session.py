@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from xtr_tf.errors import InputError
-from xtr_tf.runtime import InvalidArgumentError, SavedModelSession, SessionOptions
+from xtr_tf.runtime import InvalidArgumentError, SavedModelSession, SessionOptions, release_unused_code
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +145,13 @@ def test_threads_and_rewriting_are_options(toy_model, options):
 def test_negative_threads_are_refused():
     with pytest.raises(InputError, match="`intra_op_threads` must be zero"):
         SessionOptions(intra_op_threads=-1)
+
+
+def test_code_that_was_given_back_returns(session):
+    before = resident_bytes()
+    assert release_unused_code() > 100 << 20
+    assert resident_bytes() < before - (20 << 20)
+    assert session.run("multiply", {"vectors": [[1.0, 0.0]]})["product"].tolist() == [[1.0, 2.0]]
 
 
 def test_many_threads_share_a_session(session):

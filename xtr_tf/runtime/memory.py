@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+from pathlib import Path
+
+_MAPS = Path("/proc/self/maps")
+_MADV_DONTNEED = 4  # <sys/mman.h> on Linux
+_TENSORFLOW = "/libtensorflow_"
 
 
 def release_free_memory() -> None:
@@ -14,3 +19,25 @@ def release_free_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def release_unused_code() -> int:
+    """Takes the pages of TensorFlow's code out of the process; returns the bytes of code there are.
+
+    Registering thousands of kernels touches code all over a library of 300 MB, most of which a model
+    never runs. What it does run comes back from the page cache at the next call, in milliseconds. Does
+    nothing where there is no `/proc`.
+    """
+    if not _MAPS.is_file():
+        return 0
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    total = 0
+    for line in _MAPS.read_text().splitlines():
+        addresses, permissions, *_, file = line.split(maxsplit=5)
+        # Only code: it is what the file holds. Data that is read-only by now was written by the linker.
+        if permissions == "r-xp" and _TENSORFLOW in file:
+            start, end = (int(address, 16) for address in addresses.split("-"))
+            madvise(start, end - start, _MADV_DONTNEED)
+            total += end - start
+    return total
