@@ -1,8 +1,29 @@
-"""Makes the toy components importable by name, as TFX imports executors."""
+"""Helpers importable by name, as TFX imports executors, and one real run of the pipeline for all tests."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(scope="session")
+def pipeline_config(repository: Path, tiny_corpus: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A pipeline on a small part of the example corpus, blessing whatever comes of it."""
+    from small_atlas import copy_vocabulary, small_config, write_small_atlas
+
+    folder = tmp_path_factory.mktemp("pipeline")
+    data = write_small_atlas(repository / "examples" / "atlas", folder / "data")
+    return small_config(data, folder / "root", copy_vocabulary(tiny_corpus.tokenizer, folder))
+
+
+@pytest.fixture(scope="session")
+def pipeline_outcome(pipeline_config: Any) -> Any:
+    """What the full DAG came to; no test may change its root or its serving folder."""
+    from tfx_pipeline.runners.local_pipeline import run_pipeline
+
+    return run_pipeline(pipeline_config)

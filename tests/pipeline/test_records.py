@@ -1,0 +1,64 @@
+"""`pipeline status` and `lineage` on what a real run recorded."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tfx_pipeline.lineage import METADATA_FILE, Lineage
+from tfx_pipeline.provenance import trace
+from xtr_tf.cli.app import app
+from xtr_tf.errors import InputError
+
+
+def run_command(*words: str) -> str:
+    result = CliRunner().invoke(app, ["pipeline", *words], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.output
+
+
+def test_provenance_of_a_pushed_version(pipeline_config: Any, pipeline_outcome: Any) -> None:
+    lineage = Lineage(Path(pipeline_config.root, METADATA_FILE))
+    found = trace(lineage, pipeline_outcome.pushed)
+    assert found.pushed == pipeline_outcome.pushed
+    assert found.model.producer == "RetrieverExporter"
+    assert {record.producer for record in found.data} == {"TrainingGen", "CorpusGen"}
+    assert {record.producer for record in found.schemas} == {"TrainingSchema", "CorpusSchema"}
+    assert all(len(record.properties["sha256"]) == 64 for record in found.schemas)
+    assert found.base_models == ()
+    assert {"xtr-tf", "tensorflow", "tfx"} <= found.versions.keys()
+    assert found.metric == "nDCG@10"
+    assert len(found.languages) == 10
+    assert found.averages["xtr"] == pytest.approx(sum(found.languages.values()) / 10)
+    assert [(own.judge, own.blessed) for own in found.judgements] == [
+        ("RetrievalEvaluator", True),
+        ("ServingValidator", True),
+    ]
+    # The same model, asked for by its artifact.
+    assert trace(lineage, found.model.uri) == found
+
+
+def test_the_commands_tell_it(pipeline_config: Any, pipeline_outcome: Any) -> None:
+    status = run_command("status", "--root", pipeline_config.root)
+    assert "complete" in status
+    assert re.search(r"✓ Trainer +\d+\.\d s", status)
+    assert f"in production: {pipeline_outcome.pushed}" in status
+    assert "last RetrievalEvaluator: blessed; The average of nDCG@10 over 10 languages" in status
+    told = run_command("lineage", pipeline_outcome.pushed, "--root", pipeline_config.root)
+    for wanted in ("TrainingGen", "CorpusSchema", "tensorflow 2.16", "none, trained from random weights"):
+        assert wanted in told
+    assert "ServingValidator blessed; The model loaded in" in told
+
+
+def test_places_without_records(pipeline_config: Any, pipeline_outcome: Any, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="There is no metadata store; run the pipeline first"):
+        CliRunner().invoke(app, ["pipeline", "status", "--root", str(tmp_path)], catch_exceptions=False)
+    unknown = ["pipeline", "lineage", str(tmp_path), "--root", pipeline_config.root]
+    with pytest.raises(InputError, match="No run recorded an artifact there"):
+        CliRunner().invoke(app, unknown, catch_exceptions=False)
+    with pytest.raises(InputError, match="look at its console"):
+        CliRunner().invoke(app, ["pipeline", "status", "--set", "root=gs://bucket/x"], catch_exceptions=False)
