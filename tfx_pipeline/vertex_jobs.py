@@ -19,7 +19,7 @@ def submit_job(job: Path, config: PipelineConfig, schedule: str | None = None) -
         schedule: When to run it again and again, as cron writes it; at most one run at a time.
 
     Returns:
-        A sentence that says where to watch it.
+        A phrase with the name that Vertex AI gave it.
 
     Raises:
         InputError: The job cannot be read, Google's library is absent, or Google refuses.
@@ -45,7 +45,7 @@ def submit_job(job: Path, config: PipelineConfig, schedule: str | None = None) -
         )
         if schedule is None:
             submitted.submit(**who)
-            return f"submitted; watch it at {submitted._dashboard_uri()}"
+            return f"submitted as {submitted.resource_name}"
         planned = submitted.create_schedule(
             display_name=config.name, cron=schedule, max_concurrent_run_count=1, **who
         )
