@@ -1,0 +1,120 @@
+"""The client's side of the measurements, a process of its own.
+
+    python load.py alternate TARGET REST_PORT MODEL_DIRECTORY ROUNDS
+    python load.py load TARGET CONCURRENCY REQUESTS
+    python load.py batches MODEL_DIRECTORY ROUNDS
+
+Prints one JSON object. `alternate` calls the model in this process, over gRPC and over REST by turns, so
+that whatever else the machine does falls on all three alike. `batches` calls it in this process with one
+query and with many: what batching could bring if serving cost nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from serving.client import AsyncClient, Client
+from xtr_tf.runtime import SavedModelSession
+
+ATLAS = Path(__file__).resolve().parents[2] / "examples" / "atlas"
+BLOCK = 50
+
+
+def queries() -> list[str]:
+    lines = (ATLAS / "queries.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line)["text"] for line in lines]
+
+
+def alternate(target: str, rest_port: int, directory: str, rounds: int) -> dict[str, float]:
+    session = SavedModelSession(directory)
+    client = Client(target)
+    connection = http.client.HTTPConnection("127.0.0.1", rest_port)
+
+    def over_rest(query: str) -> None:
+        connection.request("POST", "/v1/models/default:predict", json.dumps({"instances": [query]}))
+        json.loads(connection.getresponse().read())
+
+    ways: dict[str, Callable[[str], object]] = {
+        "in_process": lambda query: session.run("serving_default", {"query": [query]}),
+        "grpc": client.search,
+        "rest": over_rest,
+    }
+    texts = queries()
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for round_number in range(-1, rounds):  # the first is not counted
+        for name, call in ways.items():
+            for number in range(BLOCK):
+                query = texts[(max(round_number, 0) * BLOCK + number) % len(texts)]
+                start = time.perf_counter()
+                call(query)
+                if round_number >= 0:
+                    times[name].append(time.perf_counter() - start)
+    return {
+        f"{name}_{label}_ms": percentile(values, share) * 1e3
+        for name, values in times.items()
+        for label, share in (("p50", 0.5), ("p99", 0.99))
+    }
+
+
+def load(target: str, concurrency: int, requests: int) -> dict[str, float]:
+    return asyncio.run(_load(target, concurrency, requests))
+
+
+async def _load(target: str, concurrency: int, requests: int) -> dict[str, float]:
+    texts = queries()
+    times: list[float] = []
+    remaining = iter(range(requests))
+
+    async with AsyncClient(target, timeout=60) as client:
+
+        async def work() -> None:
+            for number in remaining:
+                start = time.perf_counter()
+                await client.search(texts[number % len(texts)])
+                times.append(time.perf_counter() - start)
+
+        await client.search(texts[0])
+        begin = time.perf_counter()
+        await asyncio.gather(*(work() for _ in range(concurrency)))
+        seconds = time.perf_counter() - begin
+    return {
+        "p50_ms": percentile(times, 0.5) * 1e3,
+        "p99_ms": percentile(times, 0.99) * 1e3,
+        "queries_per_second": requests / seconds,
+    }
+
+
+def batches(directory: str, rounds: int) -> dict[str, float]:
+    session = SavedModelSession(directory)
+    texts = queries()
+    rates: dict[int, list[float]] = {1: [], 8: [], 16: []}
+    for round_number in range(-1, rounds):  # the first is not counted
+        for size, measured in rates.items():
+            start = time.perf_counter()
+            for first in range(0, 160, size):
+                session.run("serving_default", {"query": texts[first : first + size]})
+            if round_number >= 0:
+                measured.append(160 / (time.perf_counter() - start))
+    return {f"batch_{size}": statistics.median(measured) for size, measured in rates.items()}
+
+
+def percentile(values: list[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+
+
+if __name__ == "__main__":
+    mode, *arguments = sys.argv[1:]
+    if mode == "alternate":
+        result = alternate(arguments[0], int(arguments[1]), arguments[2], int(arguments[3]))
+    elif mode == "batches":
+        result = batches(arguments[0], int(arguments[1]))
+    else:
+        result = load(arguments[0], int(arguments[1]), int(arguments[2]))
+    print(json.dumps(result))

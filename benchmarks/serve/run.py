@@ -1,0 +1,162 @@
+"""`make bench-serve`: what serving costs beside calling the model in-process, and how it bears load.
+
+The server is a process of its own, and so is the client; both on loopback. The soak publishes three
+versions while it runs. Everything that is printed is kept in `report.txt` of the work folder.
+
+Takes about 20 minutes on two quiet cores, most of it the soak; the indexes are built the first time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+from report import Report
+from server import COMMAND, HERE, client, serving
+from soak import measure_soak
+
+from serving.client import Client
+
+ROOT = HERE.parents[1]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path(".bench/serve"))
+    parser.add_argument("--rounds", type=int, default=20, help="blocks of 50 requests a way of calling")
+    parser.add_argument("--requests", type=int, default=3000, help="requests a load")
+    parser.add_argument("--soak", type=int, default=100_000, help="requests of the soak")
+    parser.add_argument("--soak-minutes", type=float, default=30, help="when to give up on the soak")
+    options = parser.parse_args()
+    make_models(options.folder)
+    with Report(options.folder / "report.txt") as report:
+        report.say(f"{processor()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+        packages = ("tensorflow", "scann", "grpcio", "protobuf")
+        report.say(" ".join(f"{name} {version(name)}" for name in packages))
+        measure(options, report)
+
+
+def measure(options: argparse.Namespace, report: Report) -> None:
+    atlas, million = options.folder / "atlas", options.folder / "million"
+    start_s = measure_start(atlas, report)
+    query_cli_s = measure_command(atlas, report)
+    overhead_ms = measure_overhead(options, atlas, report)
+    for base in (atlas, million):
+        measure_loads(options, base, report)
+    gain = measure_batching(options, atlas, report)
+    measure_batching(options, million, report)
+    failed, ratio = measure_soak(options.folder, options.soak, options.soak_minutes, report)
+    report.say(
+        f"RESULT bench-serve grpc_overhead_ms={overhead_ms:.2f} batching_gain={gain:.2f} "
+        f"soak_failed={failed} rss_ratio={ratio:.3f} start_s={start_s:.1f} query_cli_s={query_cli_s:.2f}"
+    )
+
+
+def make_models(folder: Path) -> None:
+    """Exports the models unless they are there, made by the code as it is."""
+    sources = [HERE / "models.py", *sorted((ROOT / "xtr_tf" / "export").glob("*.py"))]
+    sources += sorted((ROOT / "xtr_tf" / "retriever").glob("*.py"))
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+    stamp = folder / "models.sha256"
+    if stamp.is_file() and stamp.read_text() == digest:
+        return
+    for name in ("atlas", "million", "marked"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run([sys.executable, "-W", "ignore", HERE / "models.py", folder], check=True, timeout=3600)
+    stamp.write_text(digest)
+
+
+def processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def measure_start(base: Path, report: Report) -> float:
+    """Seconds from the start of the process to the first answer, with the client already there."""
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        with serving(base) as server, Client(server.target, attempts=100) as asked:
+            asked.search("highest mountain")
+            times.append(time.perf_counter() - start)
+            used, resident = server.processor_seconds(), server.resident_mb()
+        report.say(
+            f"start to first answer {times[-1]:.2f} s ({used:.2f} s of processor time), "
+            f"resident {resident:.0f} MB"
+        )
+    return statistics.median(times)
+
+
+def measure_command(base: Path, report: Report) -> float:
+    """Seconds that `xtr-tf query` takes as a whole."""
+    times = []
+    with serving(base) as server:
+        for _ in range(7):
+            start = time.perf_counter()
+            command = [COMMAND, "query", "highest mountain", "--server", server.target]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=60)
+            times.append(time.perf_counter() - start)
+    report.say(f"xtr-tf query: {statistics.median(times):.2f} s, at worst {max(times):.2f} s")
+    return statistics.median(times)
+
+
+def measure_overhead(options: argparse.Namespace, base: Path, report: Report) -> float:
+    with serving(base) as server:
+        found = client("load.py", "alternate", server.target, server.rest_port, base / "1", options.rounds)
+    for way in ("in_process", "grpc", "rest"):
+        report.say(f"{way:10} p50 {found[f'{way}_p50_ms']:.2f} ms  p99 {found[f'{way}_p99_ms']:.2f} ms")
+    overhead: float = found["grpc_p50_ms"] - found["in_process_p50_ms"]
+    rest = found["rest_p50_ms"] - found["in_process_p50_ms"]
+    report.say(f"overhead at p50: gRPC {overhead:.2f} ms, REST {rest:.2f} ms")
+    return overhead
+
+
+def measure_loads(options: argparse.Namespace, base: Path, report: Report) -> None:
+    with serving(base) as server:
+        for concurrency in (1, 4, 16):
+            found = client("load.py", "load", server.target, concurrency, options.requests)
+            report.say(
+                f"{base.name:8} concurrency {concurrency:2}: p50 {found['p50_ms']:.2f} ms"
+                f"  p99 {found['p99_ms']:.2f} ms  {found['queries_per_second']:.0f} queries/s"
+            )
+        report.say(f"{base.name:8} resident {server.resident_mb():.0f} MB afterwards")
+
+
+def measure_batching(options: argparse.Namespace, base: Path, report: Report) -> float:
+    """Queries a second at concurrency 16, with batches over without, by turns."""
+    bare = client("load.py", "batches", base / "1", 5)
+    report.say(
+        f"{base.name:8} in-process, batches of 8 and 16 over single queries: "
+        f"{bare['batch_8'] / bare['batch_1']:.2f}, {bare['batch_16'] / bare['batch_1']:.2f}"
+    )
+    rates: dict[str, list[float]] = {"32": [], "1": []}
+    with (
+        serving(base, "--max-batch-size", "32") as batching,
+        serving(base, "--max-batch-size", "1") as single,
+    ):
+        for _ in range(3):
+            for size, server in (("32", batching), ("1", single)):
+                found = client("load.py", "load", server.target, 16, options.requests)
+                rates[size].append(found["queries_per_second"])
+    with_batches, without = statistics.median(rates["32"]), statistics.median(rates["1"])
+    gain = with_batches / without
+    report.say(
+        f"{base.name:8} concurrency 16: {with_batches:.0f} queries/s with batches, {without:.0f} without: "
+        f"{gain:.2f} times as many"
+    )
+    return gain
+
+
+if __name__ == "__main__":
+    main()
