@@ -1,0 +1,313 @@
+"""From an exported model to a pushed version: evaluator, serving validator and Pusher, on real models."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from artifacts_on_disk import new_artifact, run_in_container, vertex_name, write_examples
+from tfx.components.pusher import executor as pusher
+from tfx.dsl.input_resolution.strategies.latest_blessed_model_strategy import LatestBlessedModelStrategy
+from tfx.types import standard_artifacts
+
+from tfx_pipeline import serving_trial
+from tfx_pipeline.components.retrieval_evaluator import RetrievalEvaluatorExecutor
+from tfx_pipeline.components.serving_validator import ServingValidatorExecutor
+from tfx_pipeline.example_gen import training_executor
+from tfx_pipeline.example_gen.corpus_executor import document_example
+from tfx_pipeline.serving_check_settings import ServingCheckSettings
+from xtr_tf.corpus.document import Document
+from xtr_tf.data.tfrecord_source import parse_example
+from xtr_tf.errors import InputError
+from xtr_tf.export.gate import GateReport
+from xtr_tf.export.reference_case import REFERENCE_FILE
+from xtr_tf.version import __version__
+
+#: What the gate says of a sound model.
+PASSED = GateReport(load_seconds=1.0, cases={}, op_libraries=[], problems=[])
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """What the evaluator gave for a model."""
+
+    model: Any
+    evaluation: Any
+    blessing: Any
+
+
+@pytest.fixture(scope="module")
+def data(tiny_corpus: Any, repository: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The documents of the tiny corpus, and the queries that they answer."""
+    root = tmp_path_factory.mktemp("data")
+    known = {record.id for record in tiny_corpus.documents}
+    records = training_executor.read_file("atlas/qrels/train.tsv", str(repository / "examples"))
+    queries = [record for record in records if parse_example(record, "und").positives[0].id in known]
+    documents = [
+        document_example(Document(record.id, record.text, record.title, record.language))
+        for record in tiny_corpus.documents
+    ]
+    return {
+        "examples": [write_examples(root / "examples", {"train": queries[:1], "eval": queries})],
+        "corpus": [write_examples(root / "corpus", {"corpus": documents})],
+    }
+
+
+@pytest.fixture(scope="module")
+def export(tiny_corpus: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[Any]], Any]:
+    """Exports the tiny corpus under given document records, as RetrieverExporter does."""
+    from xtr_tf.export import ModelCard, exporter
+    from xtr_tf.retriever import DocumentTable, Retriever, SearchDefaults
+    from xtr_tf.search.exact_searcher import ExactSearcher
+
+    def export_as(documents: list[Any]) -> Any:
+        retriever = Retriever(
+            tiny_corpus.encoder,
+            tiny_corpus.tokenizer,
+            ExactSearcher(tiny_corpus.vectors),
+            tiny_corpus.document_of_token,
+            DocumentTable(documents),
+            None,
+            SearchDefaults(k_prime=200, top_k=10),
+        )
+        card = ModelCard({}, {}, {}, {"kind": "exact"}, defaults={"k_prime": 200})
+        folder = tmp_path_factory.mktemp("model")
+        with pytest.MonkeyPatch.context() as patch:  # the validator's own gate is the one tested here
+            patch.setattr(exporter, "verify_model", lambda *_: PASSED)
+            exported = exporter.export_retriever(
+                retriever, folder / "default", card, queries=["Sahara", "東京"]
+            )
+        model = new_artifact(standard_artifacts.Model, folder / "artifact")
+        exported.directory.rename(Path(model.uri, "Format-Serving"))
+        return model
+
+    return export_as
+
+
+@pytest.fixture(scope="module")
+def judge(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Judged]:
+    def run(model: Any, baseline: Any = None, **thresholds: float) -> Judged:
+        root = tmp_path_factory.mktemp("judged")
+        evaluation = new_artifact(standard_artifacts.ModelEvaluation, root / "evaluation")
+        blessing = new_artifact(standard_artifacts.ModelBlessing, root / "blessing")
+        inputs = data | {"model": [model], "baseline_model": [baseline] if baseline else []}
+        RetrievalEvaluatorExecutor().Do(
+            inputs,
+            {"evaluation": [evaluation], "blessing": [blessing]},
+            {"thresholds": json.dumps(thresholds | {"exact_queries": 0})},
+        )
+        return Judged(model, evaluation, blessing)
+
+    return run
+
+
+def validate(model: Any, folder: Path, **parameters: float) -> Any:
+    blessing = new_artifact(standard_artifacts.InfraBlessing, folder)
+    ServingValidatorExecutor().Do(
+        {"model": [model]}, {"blessing": [blessing]}, {"parameters": json.dumps(parameters)}
+    )
+    return blessing
+
+
+@pytest.fixture(scope="module")
+def good(export: Any, judge: Any, tiny_corpus: Any) -> Judged:
+    return judge(export(tiny_corpus.documents), least_average=0.1)
+
+
+@pytest.fixture(scope="module")
+def sabotaged(export: Any, judge: Any, good: Judged, tiny_corpus: Any) -> Judged:
+    """Every document under another's name, so that all that is found is wrong."""
+    documents = tiny_corpus.documents
+    return judge(export([*documents[7:], *documents[:7]]), good.model)
+
+
+@pytest.fixture(scope="module")
+def served(good: Judged, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The blessing of a model that serves well."""
+    return validate(good.model, tmp_path_factory.mktemp("served") / "blessing")
+
+
+@pytest.fixture(scope="module")
+def refused(good: Judged, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The blessing of a model that no server can load."""
+    root = tmp_path_factory.mktemp("refused")
+    model = copy_of(good.model, root / "model")
+    Path(model.uri, "Format-Serving", "saved_model.pb").write_bytes(b"\xff")
+    return validate(model, root / "blessing")
+
+
+def copy_of(model: Any, folder: Path) -> Any:
+    copy = new_artifact(standard_artifacts.Model, folder)
+    shutil.copytree(model.uri, folder, dirs_exist_ok=True)
+    return copy
+
+
+def reasons(blessing: Any) -> str:
+    told = blessing.get_string_custom_property("reasons")
+    assert Path(blessing.uri, "reasons.txt").read_text() == f"{told}\n"
+    return told
+
+
+def test_a_good_model_is_blessed_with_its_figures(good: Judged) -> None:
+    assert good.blessing.get_int_custom_property("blessed") == 1
+    assert good.blessing.get_int_custom_property("current_model_id") == good.model.id
+    assert Path(good.blessing.uri, "BLESSED").is_file()
+    assert "of BM25; the weakest is" in reasons(good.blessing)
+    assert {path.name for path in Path(good.evaluation.uri).iterdir()} >= {
+        "report.html",
+        "report.md",
+        "report.json",
+    }
+    report = json.loads(Path(good.evaluation.uri, "report.json").read_text())
+    assert report["settings"]["k_prime"] == 200
+    values = [row["figures"]["xtr"]["nDCG@10"]["value"] for row in report["languages"]]
+    average = good.evaluation.get_float_custom_property("average_xtr")
+    assert len(values) > 5
+    assert average == pytest.approx(sum(values) / len(values))
+    assert good.evaluation.get_float_custom_property("average_bm25") > 0
+    language = report["languages"][0]["name"]
+    assert good.evaluation.get_float_custom_property(f"language_{language}") == values[0]
+    assert good.evaluation.get_string_custom_property("code").startswith(__version__)
+
+
+def test_a_blessing_in_vertex_names_its_model(good: Judged, data: dict[str, Any], tmp_path: Path) -> None:
+    """As Vertex names it: by this name later runs look for the latest blessed model."""
+    outputs = {
+        "evaluation": [new_artifact(standard_artifacts.ModelEvaluation, tmp_path / "evaluation")],
+        "blessing": [new_artifact(standard_artifacts.ModelBlessing, tmp_path / "blessing")],
+    }
+    few = json.dumps({"max_queries": 4, "bm25": False, "exact_queries": 0})
+    inputs = data | {"model": [good.model], "baseline_model": []}
+    recorded = run_in_container(RetrievalEvaluatorExecutor, inputs, outputs, {"thresholds": few}, tmp_path)
+    assert recorded["blessing"]["blessed"] == 1
+    assert recorded["blessing"]["current_model_id"] == vertex_name(good.model)
+    assert recorded["evaluation"]["metric"] == "nDCG@10"
+
+
+def test_a_worse_model_is_not_blessed_and_the_reasons_name_the_languages(
+    good: Judged, sabotaged: Judged
+) -> None:
+    assert sabotaged.blessing.get_int_custom_property("blessed") == 0
+    assert Path(sabotaged.blessing.uri, "NOT_BLESSED").is_file()
+    assert sabotaged.blessing.get_int_custom_property("baseline_model_id") == good.model.id
+    told = reasons(sabotaged.blessing)
+    assert "nDCG@10 fell in the average over languages from" in told
+    assert (
+        len(re.findall(r"nDCG@10 fell in \w\w from 0\.\d+ of the latest blessed model to 0\.\d+, by", told))
+        > 3
+    )
+    report = json.loads(Path(sabotaged.evaluation.uri, "report.json").read_text())
+    assert report["baseline"]["name"] == "latest blessed model"
+
+
+def test_only_what_both_bless_is_pushed(
+    good: Judged, sabotaged: Judged, served: Any, refused: Any, tmp_path: Path
+) -> None:
+    serving = tmp_path / "serving"
+    assert push(good, refused, serving, tmp_path / "refused") == 0
+    assert not serving.exists()
+    assert push(good, served, serving, tmp_path / "good") == 1
+    before = {path: path.stat().st_mtime_ns for path in serving.rglob("*")}
+    assert any(path.name == "saved_model.pb" for path in before)
+    # What serves well but finds the wrong documents leaves production as it was.
+    assert push(sabotaged, served, serving, tmp_path / "sabotaged") == 0
+    assert {path: path.stat().st_mtime_ns for path in serving.rglob("*")} == before
+
+
+def push(judged: Judged, infra_blessing: Any, serving: Path, folder: Path) -> int:
+    """Runs TFX's own Pusher and returns whether it pushed."""
+    pushed = new_artifact(standard_artifacts.PushedModel, folder)
+    pusher.Executor().Do(
+        {
+            "model": [judged.model],
+            "model_blessing": [judged.blessing],
+            "infra_blessing": [infra_blessing],
+        },
+        {"pushed_model": [pushed]},
+        {
+            "push_destination": json.dumps({"filesystem": {"base_directory": str(serving)}}),
+            "custom_config": "null",
+        },
+    )
+    return pushed.get_int_custom_property("pushed")
+
+
+def test_the_resolver_finds_the_latest_blessed_model(good: Judged, sabotaged: Judged) -> None:
+    found = LatestBlessedModelStrategy().resolve_artifacts(
+        None,
+        {
+            "model": [good.model, sabotaged.model],
+            "model_blessing": [good.blessing, sabotaged.blessing],
+        },
+    )
+    assert found is not None
+    assert found["model"] == [good.model]
+
+
+def test_a_served_model_is_blessed(served: Any) -> None:
+    assert served.get_int_custom_property("blessed") == 1
+    assert Path(served.uri, "INFRA_BLESSED").is_file()
+    trial = json.loads(Path(served.uri, "trial.json").read_text())
+    assert trial["problems"] == []
+    assert trial["answers"] >= 9
+    assert served.get_float_custom_property("latency_ms") == trial["latency_ms"] > 0
+    assert "answers over gRPC; 95% of queries took at most" in reasons(served)
+
+
+def test_a_model_that_does_not_load_is_refused(refused: Any) -> None:
+    assert refused.get_int_custom_property("blessed") == 0
+    assert Path(refused.uri, "INFRA_NOT_BLESSED").is_file()
+    assert "Format-Serving" in reasons(refused)
+
+
+@pytest.mark.slow
+def test_a_slow_model_is_refused(good: Judged, tmp_path: Path) -> None:
+    blessing = validate(good.model, tmp_path, latency_ms=0.001, rounds=1)
+    assert blessing.get_int_custom_property("blessed") == 0
+    assert "ms, and 0 ms are allowed" in reasons(blessing)
+
+
+@pytest.mark.slow
+def test_a_model_that_gives_other_answers_is_refused(good: Judged, tmp_path: Path) -> None:
+    model = copy_of(good.model, tmp_path / "model")
+    change_answer(Path(model.uri, "Format-Serving"), "serving_default", "scores", 0.5)
+    blessing = validate(model, tmp_path / "blessing")
+    assert blessing.get_int_custom_property("blessed") == 0
+    assert "`serving_default`: `scores` differs in 1 of" in reasons(blessing)
+
+
+@pytest.mark.slow
+def test_answers_are_compared_over_the_wire(good: Judged, tmp_path: Path) -> None:
+    """What the gate in a fresh process would have caught is caught by the server's answers, too."""
+    directory = Path(copy_of(good.model, tmp_path / "model").uri, "Format-Serving")
+    change_answer(directory, "search", "document_ids", "elsewhere")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(serving_trial, "verify_model", lambda *_: PASSED)
+        trial = serving_trial.try_serving(directory, ServingCheckSettings())
+    assert [problem for problem in trial.problems if "`search` over gRPC: query 0 finds other" in problem]
+    assert trial.latency_ms is None
+
+
+def change_answer(directory: Path, signature: str, output: str, value: Any) -> None:
+    """Changes the first value of what the exporter is said to have answered."""
+    cases = json.loads((directory / REFERENCE_FILE).read_text())
+    case = next(case for case in cases if case["signature"] == signature)
+    case["outputs"][output]["values"][0] = value
+    (directory / REFERENCE_FILE).write_text(json.dumps(cases))
+
+
+def test_no_development_queries(good: Judged, data: dict[str, Any], tmp_path: Path) -> None:
+    empty = write_examples(tmp_path / "examples", {"train": [], "eval": []})
+    outputs = {
+        "evaluation": [new_artifact(standard_artifacts.ModelEvaluation, tmp_path / "evaluation")],
+        "blessing": [new_artifact(standard_artifacts.ModelBlessing, tmp_path / "blessing")],
+    }
+    inputs = data | {"examples": [empty], "model": [good.model]}
+    with pytest.raises(InputError, match="queries of the split `eval`, whose positives need ids"):
+        RetrievalEvaluatorExecutor().Do(inputs, outputs, {"thresholds": "{}"})
