@@ -23,7 +23,18 @@ def read_batches(path: str) -> Batches:
         return [(file[f"queries_{i}"], file[f"documents_{i}"]) for i in range(len(file.files) // 2)]
 
 
-def serve(update: Callable[[int], float], loss: Callable[[], float], batches: int, versions: str) -> None:
+def peak_mib() -> float:
+    """The most resident memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def serve(
+    imported_mib: float,
+    update: Callable[[int], float],
+    loss: Callable[[], float],
+    batches: int,
+    versions: str,
+) -> None:
     """Answers commands until standard input ends.
 
     `{"task": "loss"}` answers with the first batch's loss, without dropout and without an update;
@@ -31,12 +42,13 @@ def serve(update: Callable[[int], float], loss: Callable[[], float], batches: in
     with the seconds of each update and the process's peak memory so far.
 
     Args:
+        imported_mib: The process's peak memory when all was imported and nothing made.
         update: Trains on a batch, by number, and returns its loss.
         loss: The loss of batch 0 without dropout.
         batches: How many there are.
         versions: What runs, for the report.
     """
-    print(json.dumps({"versions": versions}), flush=True)
+    print(json.dumps({"versions": versions, "imported_mib": imported_mib}), flush=True)
     for line in sys.stdin:
         command = json.loads(line)
         if command["task"] == "loss":
@@ -48,5 +60,4 @@ def serve(update: Callable[[int], float], loss: Callable[[], float], batches: in
             start = clock()
             losses.append(update(number))
             seconds.append(clock() - start)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(json.dumps({"seconds": seconds, "losses": losses, "peak_mib": peak}), flush=True)
+        print(json.dumps({"seconds": seconds, "losses": losses, "peak_mib": peak_mib()}), flush=True)

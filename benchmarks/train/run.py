@@ -55,7 +55,13 @@ class Engine:
             text=True,
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": str(threads)},
         )
-        self.versions = self._answer()["versions"]
+        start = self._answer()
+        self.versions, self._imported_mib = start["versions"], start["imported_mib"]
+
+    @property
+    def own_mib(self) -> float:
+        """Peak memory beyond that of the imported packages."""
+        return self.peak_mib - self._imported_mib
 
     def loss(self) -> float:
         """The first batch's loss before training, without dropout."""
@@ -146,13 +152,15 @@ def _compare(shape: Shape, folder: Path, arguments: argparse.Namespace) -> tuple
     ours, theirs = (statistics.median(values) for values in zip(*rates, strict=True))
     ratios = [a / b for a, b in rates]
     memory_ratio = engines[0].peak_mib / engines[1].peak_mib
+    own, their_own = (engine.own_mib for engine in engines)
     print(
         f"           xtr-tf {ours:.3f}  torch {theirs:.3f} updates/s; "
         f"ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
     )
     print(
         f"           xtr-tf {engines[0].peak_mib:,.0f}  torch {engines[1].peak_mib:,.0f} MiB at peak; "
-        f"ratio {memory_ratio:.2f}"
+        f"ratio {memory_ratio:.2f}; beyond the imported packages "
+        f"{own:,.0f} and {their_own:,.0f}, ratio {own / their_own:.2f}"
     )
     return statistics.median(ratios), memory_ratio
 

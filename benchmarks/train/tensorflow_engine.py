@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import tensorflow as tf
-from engine_loop import read_batches, serve
+from engine_loop import peak_mib, read_batches, serve
 from safetensors.numpy import load_file
 from workload import BATCH_SIZE, K_TRAIN, SHAPES
 
@@ -20,6 +20,7 @@ from xtr_tf.training.training_step import TrainingStep
 
 def main() -> None:
     """Serves: `tensorflow_engine.py SHAPE WEIGHTS BATCHES THREADS`."""
+    imported_mib = peak_mib()
     shape, weights, path, threads = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
@@ -45,7 +46,8 @@ def main() -> None:
         vectors = encoder(batch.query_ids), encoder(batch.document_ids)
         return float(batch_loss(config.loss, batch, *vectors).loss)
 
-    serve(update, loss, len(batches), f"tensorflow {tf.__version__}, {threads} threads")
+    versions = f"tensorflow {tf.__version__}, {threads} threads"
+    serve(imported_mib, update, loss, len(batches), versions)
 
 
 def _batch(queries: tf.Tensor, documents: tf.Tensor) -> Batch:

@@ -7,7 +7,7 @@ import sys
 
 import torch
 import transformers
-from engine_loop import read_batches, serve
+from engine_loop import peak_mib, read_batches, serve
 from safetensors.torch import load_file
 from transformers import MT5Config, MT5EncoderModel
 from transformers.optimization import Adafactor
@@ -79,6 +79,7 @@ def xtr_loss(
 
 def main() -> None:
     """Serves: `torch_engine.py SIZES WEIGHTS BATCHES THREADS`, sizes as JSON with `k_train`."""
+    imported_mib = peak_mib()
     sizes, weights, path, threads = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
     torch.set_num_threads(threads)
     k_train = sizes.pop("k_train")
@@ -105,13 +106,11 @@ def main() -> None:
         return xtr_loss(*model(queries), *model(documents), k_train).item()
 
     attention = model.encoder.config._attn_implementation
-    serve(
-        update,
-        loss,
-        len(batches),
+    versions = (
         f"torch {torch.__version__}, transformers {transformers.__version__} ({attention} attention), "
-        f"{threads} threads",
+        f"{threads} threads"
     )
+    serve(imported_mib, update, loss, len(batches), versions)
 
 
 if __name__ == "__main__":
