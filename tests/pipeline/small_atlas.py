@@ -1,4 +1,4 @@
-"""A small part of the example corpus, in every language, as a BEIR folder, and a pipeline on it."""
+"""A small part of the example corpus, in every language, as spans of BEIR folders, and a pipeline on it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from xtr_tf.config.loading import from_mapping
 PASSAGES = {"train": 2, "dev": 2}
 
 
-def write_small_atlas(atlas: Path, folder: Path) -> Path:
-    """Takes a few judged passages of each language and split, with their questions."""
+def write_small_atlas(atlas: Path, data: Path) -> Path:
+    """Takes a few judged passages of each language and split, with their questions, as span 1."""
+    folder = data / "span-1"
     documents = {row["_id"]: row for row in _read(atlas / "corpus.jsonl")}
     queries = {row["_id"]: row for row in _read(atlas / "queries.jsonl")}
     (folder / "qrels").mkdir(parents=True)
@@ -34,11 +35,17 @@ def write_small_atlas(atlas: Path, folder: Path) -> Path:
         (folder / "qrels" / f"{split}.tsv").write_text("\n".join(kept_lines) + "\n")
     write_jsonl(folder / "corpus.jsonl", kept_documents)
     write_jsonl(folder / "queries.jsonl", kept_queries)
-    return folder
+    return data
 
 
-def read_corpus(folder: Path) -> list[dict[str, Any]]:
-    return _read(folder / "corpus.jsonl")
+def read_corpus(data: Path, span: int = 1) -> list[dict[str, Any]]:
+    return _read(data / f"span-{span}" / "corpus.jsonl")
+
+
+def write_corpus(data: Path, span: int, rows: list[dict[str, Any]]) -> None:
+    """Writes a span that only the corpus has."""
+    (data / f"span-{span}").mkdir(exist_ok=True)
+    write_jsonl(data / f"span-{span}" / "corpus.jsonl", rows)
 
 
 def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -50,8 +57,16 @@ def small_config(data: Path, root: Path, vocabulary: Path, **changes: Any) -> Pi
     settings: dict[str, Any] = {
         "name": "small",
         "root": str(root),
-        "training_data": {"folder": str(data)},
-        "corpus": {"folder": str(data), "shard_characters": 2_000},
+        "training_data": {
+            "folder": str(data),
+            "train": "span-{SPAN}/qrels/train.tsv",
+            "eval": "span-{SPAN}/qrels/dev.tsv",
+        },
+        "corpus": {
+            "folder": str(data),
+            "files": "span-{SPAN}/corpus.jsonl",
+            "shard_characters": 2_000,
+        },
         "run": {
             "tokenizer": {"model": str(vocabulary), "query_length": 16, "document_length": 64},
             "encoder": {
@@ -65,6 +80,7 @@ def small_config(data: Path, root: Path, vocabulary: Path, **changes: Any) -> Pi
             },
             "training": {"steps": 3, "batch_size": 8, "checkpoint_every": 1, "log_every": 1},
         },
+        "index": {"kind": "core"},
         "search": {"k_prime": 100},
         "quality": {"bm25": False, "exact_queries": 0, "language_fall": 1.0, "average_fall": 1.0},
         "serving_check": {"rounds": 1, "latency_ms": 60_000.0},

@@ -160,6 +160,7 @@ def test_training_gives_an_encoder_and_a_record(folder: Path, tiny_corpus, tmp_p
     assert not any((tmp_path / "work" / "training").iterdir())
 
 
+@pytest.mark.slow
 def test_training_that_was_stopped_goes_on(
     folder: Path, tiny_corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

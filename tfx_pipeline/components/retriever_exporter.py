@@ -14,6 +14,7 @@ from tfx.utils import path_utils
 
 from tfx_pipeline.artifacts import TokenIndex as TokenIndexArtifact
 from tfx_pipeline.artifacts import TokenVectors as TokenVectorsArtifact
+from tfx_pipeline.code_version import code_version
 from tfx_pipeline.encoder_artifact import ENCODER_FOLDER, encoder_folder
 from tfx_pipeline.json_settings import settings_from_json
 from tfx_pipeline.local_directories import local_input, local_output
@@ -112,4 +113,4 @@ def _record(model: Artifact, card: ModelCard) -> None:
     model.set_string_custom_property("corpus_sha256", card.corpus["sha256"])
     model.set_int_custom_property("documents", card.corpus["documents"])
     model.set_int_custom_property("tokens", card.corpus["tokens"])
-    model.set_string_custom_property("xtr_tf_version", card.versions["xtr-tf"])
+    model.set_string_custom_property("code", code_version())

@@ -1,0 +1,144 @@
+"""The whole DAG on a small corpus with real TFX, and its shape."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tfx_pipeline.config import PipelineConfig
+from tfx_pipeline.lineage import Lineage
+from tfx_pipeline.pipeline import create_pipeline
+from tfx_pipeline.runners.local_pipeline import Outcome, metadata_file, run_pipeline
+from xtr_tf.errors import InputError
+
+DATA_NODES = {
+    "TrainingGen",
+    "CorpusGen",
+    "TrainingStatistics",
+    "CorpusStatistics",
+    "TrainingSchema",
+    "CorpusSchema",
+    "TrainingValidator",
+    "CorpusValidator",
+    "LatestDataGate",
+    "DataGate",
+}
+MODEL_NODES = {
+    "LatestBlessedModel",
+    "CorpusEncoder",
+    "IndexBuilder",
+    "RetrieverExporter",
+    "RetrievalEvaluator",
+    "ServingValidator",
+    "Pusher",
+}
+
+
+@pytest.fixture(scope="module")
+def config(pipeline_config: PipelineConfig) -> PipelineConfig:
+    return pipeline_config
+
+
+@pytest.fixture(scope="module")
+def outcome(pipeline_outcome: Outcome) -> Outcome:
+    return pipeline_outcome
+
+
+def test_every_component_runs_and_a_version_is_pushed(config: PipelineConfig, outcome: Outcome) -> None:
+    ran = [result.component for result in outcome.components]
+    assert set(ran) == DATA_NODES | MODEL_NODES | {"Transform", "Trainer"}
+    assert ran.index("DataGate") < ran.index("Transform") < ran.index("Trainer")
+    version = Path(outcome.pushed)
+    assert str(version.parent) == config.serving_folder
+    card = json.loads((version / "model_card.json").read_text())
+    assert card["warm_up"]
+    assert card["corpus"]["documents"] == 40
+    assert (version / "assets.extra" / "tf_serving_warmup_requests").is_file()
+    assert Path(outcome.report).is_file()
+    assert "nDCG@10" in outcome.reasons[0]
+
+
+def test_the_pushed_version_finds_documents(outcome: Outcome) -> None:
+    import numpy as np
+
+    from xtr_tf.runtime import SavedModelSession
+
+    with SavedModelSession(Path(outcome.pushed)) as session:
+        answer = session.run("serving_default", {"query": np.array([b"Sahara"], object)})
+    assert answer["document_ids"].shape == (1, 10)
+    assert answer["document_ids"][0, 0]
+
+
+def test_lineage_reaches_from_the_version_to_the_data(config: PipelineConfig, outcome: Outcome) -> None:
+    lineage = Lineage(metadata_file(config))
+    upstream = {record.producer for record in lineage.upstream(lineage.find(outcome.pushed))}
+    assert {"TrainingGen", "CorpusGen", "TrainingSchema", "Transform", "Trainer", "IndexBuilder"} <= upstream
+
+
+def test_curves_and_checkpoints_are_artifacts_and_no_work_is_left(
+    config: PipelineConfig, outcome: Outcome
+) -> None:
+    (run,) = Lineage(metadata_file(config)).artifacts("ModelRun")
+    assert {"checkpoints", "tensorboard", "config.yaml"} <= {path.name for path in Path(run.uri).iterdir()}
+    assert not any(Path(config.work_folder, "training").iterdir())
+    assert not any(Path(config.work_folder, "vectors").iterdir())
+
+
+def test_a_refresh_has_no_training(config: PipelineConfig) -> None:
+    pipeline = create_pipeline(config, "refresh")
+    assert {node.id for node in pipeline.components} == DATA_NODES | MODEL_NODES
+    (encoder,) = (node for node in pipeline.components if node.id == "CorpusEncoder")
+    assert {node.id for node in encoder.upstream_nodes} == {"CorpusGen", "DataGate", "LatestBlessedModel"}
+
+
+def test_a_remote_pipeline_knows_no_local_path(config: PipelineConfig) -> None:
+    import dataclasses
+
+    from tfx.dsl.compiler.compiler import Compiler
+
+    from tfx_pipeline.config import CorpusConfig, TrainingDataConfig
+
+    tokenizer = dataclasses.replace(config.run.tokenizer, model="gs://bucket/vocabulary.model")
+    training = dataclasses.replace(config.run.training, initial_encoder="gs://bucket/mt5")
+    remote = dataclasses.replace(
+        config,
+        root="gs://bucket/root",
+        training_data=TrainingDataConfig(folder="gs://bucket/data"),
+        corpus=CorpusConfig(folder="gs://bucket/data"),
+        run=dataclasses.replace(config.run, tokenizer=tokenizer, training=training),
+    )
+    text = str(Compiler().compile(create_pipeline(remote)))
+    assert "gs://bucket/root/schemas/training" in text
+    assert "gs://bucket/root/serving" in text
+    assert "gs://bucket/mt5" in text
+    for local in (f"{Path.cwd()}/", str(Path(config.root).parent), "out/"):
+        assert local not in text
+
+
+def test_a_refresh_without_a_blessed_model_is_refused(config: PipelineConfig, tmp_path: Path) -> None:
+    import dataclasses
+
+    with pytest.raises(InputError, match="run the full pipeline first"):
+        run_pipeline(dataclasses.replace(config, root=str(tmp_path)), "refresh")
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("corpus.foldr=x", "did you mean `corpus.folder`"),
+        ("corpus.folder=nowhere", "`corpus.folder` must be a folder that exists"),
+        ("run.tokenizer.model=none.model", "make one with `xtr-tf tokenizer train`"),
+        ("root=gs://bucket/root", "compile it for a remote one"),
+        ("run.data.train=[{path: a.jsonl}]", "set by `training_data` and `corpus`"),
+    ],
+)
+def test_bad_configurations_are_one_sentence(repository: Path, override: str, sentence: str) -> None:
+    from xtr_tf.cli.app import app
+
+    file = repository / "examples" / "configs" / "atlas_pipeline.yaml"
+    result = CliRunner().invoke(app, ["pipeline", "run", "--config", str(file), "--set", override])
+    assert isinstance(result.exception, InputError)
+    assert sentence in str(result.exception)
