@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from artifacts_on_disk import new_artifact, run_in_container, vertex_name, write_examples
 from tfx.components.pusher import executor as pusher
@@ -60,34 +61,29 @@ def data(tiny_corpus: Any, repository: Path, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="module")
-def export(tiny_corpus: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[Any]], Any]:
-    """Exports the tiny corpus under given document records, as RetrieverExporter does."""
+def exported(tiny_corpus: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The tiny corpus, exported as RetrieverExporter does."""
     from xtr_tf.export import ModelCard, exporter
     from xtr_tf.retriever import DocumentTable, Retriever, SearchDefaults
     from xtr_tf.search.exact_searcher import ExactSearcher
 
-    def export_as(documents: list[Any]) -> Any:
-        retriever = Retriever(
-            tiny_corpus.encoder,
-            tiny_corpus.tokenizer,
-            ExactSearcher(tiny_corpus.vectors),
-            tiny_corpus.document_of_token,
-            DocumentTable(documents),
-            None,
-            SearchDefaults(k_prime=200, top_k=10),
-        )
-        card = ModelCard({}, {}, {}, {"kind": "exact"}, defaults={"k_prime": 200})
-        folder = tmp_path_factory.mktemp("model")
-        with pytest.MonkeyPatch.context() as patch:  # the validator's own gate is the one tested here
-            patch.setattr(exporter, "verify_model", lambda *_: PASSED)
-            exported = exporter.export_retriever(
-                retriever, folder / "default", card, queries=["Sahara", "東京"]
-            )
-        model = new_artifact(standard_artifacts.Model, folder / "artifact")
-        exported.directory.rename(Path(model.uri, "Format-Serving"))
-        return model
-
-    return export_as
+    retriever = Retriever(
+        tiny_corpus.encoder,
+        tiny_corpus.tokenizer,
+        ExactSearcher(tiny_corpus.vectors),
+        tiny_corpus.document_of_token,
+        DocumentTable(tiny_corpus.documents),
+        None,
+        SearchDefaults(k_prime=200, top_k=10),
+    )
+    card = ModelCard({}, {}, {}, {"kind": "exact"}, defaults={"k_prime": 200})
+    folder = tmp_path_factory.mktemp("model")
+    with pytest.MonkeyPatch.context() as patch:  # the validator's own gate is the one tested here
+        patch.setattr(exporter, "verify_model", lambda *_: PASSED)
+        made = exporter.export_retriever(retriever, folder / "default", card, queries=["Sahara", "東京"])
+    model = new_artifact(standard_artifacts.Model, folder / "artifact")
+    made.directory.rename(Path(model.uri, "Format-Serving"))
+    return model
 
 
 @pytest.fixture(scope="module")
@@ -116,15 +112,33 @@ def validate(model: Any, folder: Path, **parameters: float) -> Any:
 
 
 @pytest.fixture(scope="module")
-def good(export: Any, judge: Any, tiny_corpus: Any) -> Judged:
-    return judge(export(tiny_corpus.documents), least_average=0.1)
+def good(exported: Any, judge: Any) -> Judged:
+    return judge(exported, least_average=0.1)
 
 
 @pytest.fixture(scope="module")
-def sabotaged(export: Any, judge: Any, good: Judged, tiny_corpus: Any) -> Judged:
-    """Every document under another's name, so that all that is found is wrong."""
-    documents = tiny_corpus.documents
-    return judge(export([*documents[7:], *documents[:7]]), good.model)
+def sabotaged(good: Judged, judge: Any, tiny_corpus: Any, tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    model = copy_of(good.model, tmp_path_factory.mktemp("sabotaged") / "model")
+    exchange_documents(Path(model.uri, "Format-Serving"), tiny_corpus.documents[0].id.encode())
+    return judge(model, good.model)
+
+
+def exchange_documents(directory: Path, first: bytes) -> None:
+    """Gives every document of a model the name of another, so that all that is found is wrong."""
+    import tensorflow as tf
+
+    reader = tf.train.load_checkpoint(str(directory / "variables" / "variables"))
+    tensors = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    (ids,) = (name for name, own in tensors.items() if np.ndim(own) == 1 and np.size(own) and own[0] == first)
+    tensors[ids] = np.roll(tensors[ids], 7)
+    for file in (directory / "variables").iterdir():
+        file.unlink()
+    tf.raw_ops.SaveV2(
+        prefix=str(directory / "variables" / "variables"),
+        tensor_names=list(tensors),
+        shape_and_slices=[""] * len(tensors),
+        tensors=[tf.constant(own) for own in tensors.values()],
+    )
 
 
 @pytest.fixture(scope="module")
