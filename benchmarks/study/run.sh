@@ -3,8 +3,9 @@
 #
 #   benchmarks/study/run.sh [STEPS]     # of each arm, 3000 if not given; more than before continues them
 #
-# Runs in the background at the lowest priority, one thread an arm. Logs and checkpoints are under
-# .bench/study. Stop it with `kill -TERM -- -PGID`: a checkpoint is written, and the same command goes on.
+# Runs in the background at the lowest priority (STUDY_NICE=0 gives it an equal share), one core an arm. Logs
+# and checkpoints are under .bench/study. Stop it with `kill -TERM -- -GROUP`: checkpoints are written, and the
+# same command goes on.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -32,8 +33,10 @@ study() {
 }
 
 if [ "${STUDY_INSIDE:-}" = 1 ]; then
-  echo 19 >/proc/self/autogroup || true
-  renice -n 19 $$ >/dev/null
+  priority=${STUDY_NICE:-19}
+  # Where the kernel groups processes by session, it is the group's priority that counts.
+  [ ! -e /proc/self/autogroup ] || echo "$priority" >/proc/self/autogroup
+  renice -n "$priority" $$ >/dev/null
   study
 else
   STUDY_INSIDE=1 setsid "${BASH_SOURCE[0]}" "$STEPS" </dev/null >/dev/null 2>&1 &
