@@ -1,11 +1,12 @@
 """Pusher's executor, less the pushing of a version that is in production already.
 
-A run in which nothing changed evaluates the model against itself and blesses it again; TFX would
-push it again, and servers would load again what they serve.
+A run in which nothing changed blesses the same model again, and a refresh of a corpus that did not
+change makes the same model again; TFX would push it, and servers would load again what they serve.
 """
 
 from __future__ import annotations
 
+import json
 import posixpath
 from typing import Any
 
@@ -47,12 +48,18 @@ def newest_version(base: str) -> str:
 
 
 def _same(model: str, version: str) -> bool:
-    """Whether both are one export, whose card says when it was made and from what."""
-    cards = [posixpath.join(folder, MODEL_CARD_FILE) for folder in (model, version)]
-    if not all(tf.io.gfile.exists(card) for card in (*cards, posixpath.join(version, "saved_model.pb"))):
+    """Whether both were made from one encoder, corpus, index and code, whenever that was."""
+    if not tf.io.gfile.exists(posixpath.join(version, "saved_model.pb")):
         return False
-    contents = []
-    for card in cards:
-        with tf.io.gfile.GFile(card, "rb") as file:
-            contents.append(file.read())
-    return bool(contents[0] == contents[1])
+    first, second = _card(model), _card(version)
+    return first is not None and first == second
+
+
+def _card(folder: str) -> dict[str, Any] | None:
+    path = posixpath.join(folder, MODEL_CARD_FILE)
+    if not tf.io.gfile.exists(path):
+        return None
+    with tf.io.gfile.GFile(path) as file:
+        card: dict[str, Any] = json.loads(file.read())
+    del card["created"]
+    return card

@@ -1,0 +1,61 @@
+"""A blessed model is pushed, but not twice, and one that is not blessed not at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from artifacts_on_disk import new_artifact
+from tfx.proto import pusher_pb2
+from tfx.types import standard_artifacts
+from tfx.utils import proto_utils
+
+from tfx_pipeline.blessings import write_model_blessing
+from tfx_pipeline.push_once import PushOnceExecutor, newest_version
+
+
+def push(folder: Path, name: str, corpus: str, created: str, blessed: bool = True) -> Any:
+    model = new_artifact(standard_artifacts.Model, folder / name)
+    serving = folder / name / "Format-Serving"
+    serving.mkdir()
+    (serving / "saved_model.pb").write_bytes(b"graph")
+    card = {"corpus": {"sha256": corpus}, "created": created}
+    (serving / "model_card.json").write_text(json.dumps(card))
+    blessing = new_artifact(standard_artifacts.ModelBlessing, folder / f"{name}-blessing")
+    write_model_blessing(blessing, blessed, ["because"], model, None)
+    pushed = new_artifact(standard_artifacts.PushedModel, folder / f"{name}-pushed")
+    filesystem = pusher_pb2.PushDestination.Filesystem(base_directory=str(folder / "serving"))
+    destination = proto_utils.proto_to_json(pusher_pb2.PushDestination(filesystem=filesystem))
+    PushOnceExecutor().Do(
+        {"model": [model], "model_blessing": [blessing]},
+        {"pushed_model": [pushed]},
+        {"push_destination": destination},
+    )
+    return pushed
+
+
+def test_what_is_in_production_is_not_pushed_again(tmp_path: Path) -> None:
+    first = push(tmp_path, "first", corpus="a", created="monday")
+    version = first.get_string_custom_property("pushed_destination")
+    assert newest_version(str(tmp_path / "serving")) == version
+    (tmp_path / "serving" / Path(version).name).rename(tmp_path / "serving" / "7")
+    again = push(tmp_path, "again", corpus="a", created="tuesday")
+    assert again.get_string_custom_property("pushed_version") == "7"
+    assert [path.name for path in (tmp_path / "serving").iterdir()] == ["7"]
+    other = push(tmp_path, "other", corpus="b", created="wednesday")
+    assert int(other.get_string_custom_property("pushed_version")) > 7
+
+
+def test_what_is_not_blessed_is_not_pushed(tmp_path: Path) -> None:
+    push(tmp_path, "first", corpus="a", created="monday")
+    refused = push(tmp_path, "second", corpus="b", created="tuesday", blessed=False)
+    assert refused.get_int_custom_property("pushed") == 0
+    assert len(list((tmp_path / "serving").iterdir())) == 1
+
+
+def test_the_newest_version_is_the_largest_number(tmp_path: Path) -> None:
+    assert newest_version(str(tmp_path / "none")) == ""
+    for name in ("9", "10", ".11.partial", "notes"):
+        (tmp_path / name).mkdir()
+    assert newest_version(str(tmp_path)) == str(tmp_path / "10")
