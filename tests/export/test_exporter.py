@@ -41,11 +41,10 @@ def test_the_directory_is_complete(exact_export):
 def test_parameters_have_the_models_defaults(exact_session):
     signatures = exact_session.signatures
     assert signatures.keys() == SIGNATURES
-    for name in ("search", "search_vectors", "explain"):
-        assert signatures[name].optional == {
-            *("k_prime", "top_k", "leaves"),
-            *("imputation", "constant", "languages"),
-        }
+    parameters = {"k_prime", "top_k", "leaves", "imputation", "constant", "languages"}
+    assert signatures["explain"].optional == parameters
+    for name in ("search", "search_vectors"):
+        assert signatures[name].optional == parameters | {"rescore"}
     assert signatures["search_tokens"].optional == {"k_prime", "leaves"}
     default = exact_session.run("serving_default", {"query": ["nile"]})
     found = exact_session.run("search", {"query": ["nile"]})
