@@ -189,3 +189,25 @@ def test_unknown_thresholds_are_refused() -> None:
     with pytest.raises(InputError, match="did you mean `training_drift`"):
         DataGate(**channels, thresholds='{"training_drft": 0.2}')
     assert DataGate(**channels).outputs["gate"].type is DataGateArtifact
+
+
+@pytest.mark.slow
+def test_a_run_on_bad_data_ends_at_the_gate(repository: Path, tiny_corpus: Any, tmp_path: Path) -> None:
+    """From a line of a file that names no document to the sentence that a user reads."""
+    from small_atlas import copy_vocabulary, small_config, write_small_atlas
+
+    from tfx_pipeline.runners.local_pipeline import run_pipeline
+
+    data = write_small_atlas(repository / "examples" / "atlas", tmp_path / "data")
+    (train,) = data.rglob("train.tsv")
+    query = train.read_text().splitlines()[-1].split("\t")[0]
+    with train.open("a") as judgements:
+        judgements.write(f"{query}\tnowhere\t1\n")
+    config = small_config(data, tmp_path / "root", copy_vocabulary(tiny_corpus.tokenizer, tmp_path))
+    with pytest.raises(InputError) as stopped:
+        run_pipeline(config)
+    assert "The component DataGate failed: The data gate refuses the data; mend them" in str(stopped.value)
+    assert "training data, split train: records that cannot be used: 1, such as " in str(stopped.value)
+    assert f"document 'nowhere' of query '{query}' is absent" in str(stopped.value)
+    assert not Path(config.serving_folder).exists()
+    assert not (tmp_path / "root" / "Trainer").exists()
