@@ -1,23 +1,48 @@
 #!/usr/bin/env bash
-# The life of a model on the embedded example, one command a step: vocabulary, training, encoding, indexing,
-# export, and questions to the exported model. Every run starts anew in out/atlas.
+# The product's main job on the embedded example: the pipeline from data to a pushed version, questions to that
+# version over gRPC, and its quality on queries that no part of the pipeline has seen. Run again, it takes what
+# did not change from the cache; remove out/atlas to start anew.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PATH=$PWD/.venv/bin:$PATH
 out=out/atlas
-rm -rf "$out"
+
+show() {
+  printf '\n\033[1m$ %s\033[0m\n' "$*"
+}
 
 step() {
-  printf '\n\033[1m$ %s\033[0m\n' "$*"
+  show "$@"
   "$@"
 }
 
-step xtr-tf tokenizer train examples/atlas --vocabulary-size 6000 --out "$out/vocabulary.model"
-step xtr-tf train examples/configs/atlas_tiny.yaml --set "tokenizer.model=$out/vocabulary.model" \
-  --set "training.output=$out/training"
-step xtr-tf encode examples/atlas --model "$out/training/encoder" --out "$out/vectors"
-step xtr-tf index "$out/vectors" --out "$out/index"
-step xtr-tf export "$out/vectors" --model "$out/training/encoder" --index "$out/index" --out "$out/models"
-step xtr-tf verify "$out/models/1"
-step xtr-tf search "$out/models/1" "How deep is Lake Baikal?"
-step xtr-tf search "$out/models/1" "珠穆朗玛峰有多高？"
+if [ ! -f "$out/vocabulary.model" ]; then
+  step xtr-tf tokenizer train examples/atlas --vocabulary-size 6000 --out "$out/vocabulary.model"
+fi
+step xtr-tf pipeline run --config examples/configs/atlas_pipeline.yaml
+
+show xtr-tf serve --model-base "$out/models" --port 0 --rest-port -1
+: >"$out/server.txt"
+xtr-tf serve --model-base "$out/models" --port 0 --rest-port -1 >"$out/server.txt" 2>"$out/server.log" &
+server=$!
+trap 'kill "$server" 2>/dev/null || true' EXIT
+until address=$(grep -o 'gRPC [^ ,]*' "$out/server.txt"); do
+  kill -0 "$server" || { cat "$out/server.log" >&2; exit 1; }
+  sleep 0.1
+done
+address=${address#gRPC }
+cat "$out/server.txt"
+step xtr-tf query "How deep is Lake Baikal?" --server "$address" --top-k 3 --timeout 60
+step xtr-tf query "光合作用释放的氧气是来自水还是来自二氧化碳？" --server "$address" --top-k 3 --timeout 60
+
+version=$(find "$out/models" -mindepth 1 -maxdepth 1 -type d -printf '%f\n' | sort -n | tail -1)
+quality=$out/test/$version
+evaluate=(xtr-tf evaluate "$out/models/$version" --dataset examples/atlas --split test --out "$quality"
+  --analysis-queries 0 --exact-queries 0 --examples 0)
+show "${evaluate[@]}"
+if [ ! -f "$quality.txt" ]; then
+  mkdir -p "$out/test"
+  "${evaluate[@]}" >"$quality.partial"
+  mv "$quality.partial" "$quality.txt"
+fi
+cat "$quality.txt"
