@@ -186,6 +186,15 @@ def test_a_judged_document_that_is_absent_is_a_bad_record(tmp_path):
         examples(tmp_path)
 
 
+def test_a_judged_query_that_is_absent_is_a_bad_record(tmp_path):
+    write_lines(tmp_path / "corpus.jsonl", {"_id": "d1", "text": "x"})
+    write_lines(tmp_path / "queries.jsonl", {"_id": "q", "text": "one"})
+    write_lines(tmp_path / "qrels" / "train.tsv", "q\td1\t1", "other\td1\t1")
+    assert len(examples(tmp_path, limit=1)[0].positives) == 1
+    with pytest.raises(InputError, match="query 'other' is judged, but absent"):
+        examples(tmp_path)
+
+
 def test_unusable_paths_are_input_errors(tmp_path):
     (tmp_path / "x.bin").write_bytes(b"")
     (tmp_path / "broken.jsonl.gz").write_bytes(b"no gzip")

@@ -40,7 +40,7 @@ class JudgedSource:
 
     Args:
         collection: The collection, whose documents include all judged ones.
-        bad_records: Told of judgements whose document is not there.
+        bad_records: Told of judgements whose query or document is not there.
     """
 
     def __init__(self, collection: JudgedCollection, bad_records: BadRecords) -> None:
@@ -48,6 +48,9 @@ class JudgedSource:
         self._collection = collection
         self._examples: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
         for number, (query_id, grades) in enumerate(collection.judgements.items(), start=1):
+            if query_id not in collection.queries:
+                bad_records.skip(collection.name, number, f"query {query_id!r} is judged, but absent")
+                continue
             missing = [document_id for document_id in grades if document_id not in collection.documents]
             for document_id in missing:
                 bad_records.skip(
@@ -56,7 +59,7 @@ class JudgedSource:
             known = {key: grade for key, grade in grades.items() if key not in missing}
             positives = tuple(key for key, grade in known.items() if grade > 0)
             negatives = tuple(key for key, grade in known.items() if grade <= 0)
-            if positives and query_id in collection.queries:
+            if positives:
                 self._examples.append((query_id, positives, negatives))
         self.languages = np.array([collection.languages[example[0]] for example in self._examples], dtype=str)
         self.max_positives = max((len(positives) for _, positives, _ in self._examples), default=1)
