@@ -7,10 +7,10 @@ commands it sleeps, so that the other engine has the machine to itself.
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -24,8 +24,12 @@ def read_batches(path: str) -> Batches:
 
 
 def peak_mib() -> float:
-    """The most resident memory that this process has had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """The most resident memory that this program has had.
+
+    `getrusage` would count what the parent had when it started this one.
+    """
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
 def serve(
