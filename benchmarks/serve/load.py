@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import os
 import statistics
 import sys
 import time
@@ -27,13 +28,19 @@ ATLAS = Path(__file__).resolve().parents[2] / "examples" / "atlas"
 BLOCK = 50
 
 
+def _session(directory: str) -> SavedModelSession:
+    """The model in this process, with the kernels that the server uses."""
+    os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
+    return SavedModelSession(directory)
+
+
 def queries() -> list[str]:
     lines = (ATLAS / "queries.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line)["text"] for line in lines]
 
 
 def alternate(target: str, rest_port: int, directory: str, rounds: int) -> dict[str, float]:
-    session = SavedModelSession(directory)
+    session = _session(directory)
     client = Client(target)
     connection = http.client.HTTPConnection("127.0.0.1", rest_port)
 
@@ -92,7 +99,7 @@ async def _load(target: str, concurrency: int, requests: int) -> dict[str, float
 
 
 def batches(directory: str, rounds: int) -> dict[str, float]:
-    session = SavedModelSession(directory)
+    session = _session(directory)
     texts = queries()
     rates: dict[int, list[float]] = {1: [], 8: [], 16: []}
     for round_number in range(-1, rounds):  # the first is not counted
