@@ -6,7 +6,7 @@ as well. The reasons are a property, for `xtr-tf pipeline lineage`, and a file, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tfx.components.evaluator import constants
@@ -45,6 +45,16 @@ def write_model_blessing(
 def write_infra_blessing(blessing: Artifact, blessed: bool, reasons: Sequence[str]) -> None:
     """Fills an `InfraBlessing`."""
     _write(blessing, _INFRA_FILES[blessed], blessed, reasons)
+
+
+def refusals(blessings: Iterable[Artifact]) -> list[str]:
+    """Why models were not blessed, a sentence each; nothing where all were."""
+    return [
+        reason
+        for blessing in blessings
+        if not blessing.get_int_custom_property(constants.ARTIFACT_PROPERTY_BLESSED_KEY)
+        for reason in blessing.get_string_custom_property(REASONS).splitlines()
+    ]
 
 
 def _write(blessing: Artifact, file: str, blessed: bool, reasons: Sequence[str]) -> None:

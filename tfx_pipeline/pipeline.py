@@ -9,7 +9,7 @@
                                              │ token index
                                      RetrieverExporter          one SavedModel
                                              │
-         RetrievalEvaluator (against LatestBlessedModel), ServingValidator
+         ServingValidator, RetrievalEvaluator (against LatestBlessedModel)
                                              │ both bless
                                            Pusher
 
@@ -110,15 +110,16 @@ def create_pipeline(
         defaults=settings_to_json(config.search),
         model_name=config.model_name,
     )
+    validator = ServingValidator(
+        model=exporter.outputs["model"], parameters=settings_to_json(config.serving_check)
+    )
     evaluator = RetrievalEvaluator(
         model=exporter.outputs["model"],
         examples=data.training,
         corpus=data.corpus,
         baseline_model=blessed.outputs["model"],
+        infra_blessing=validator.outputs["blessing"],
         thresholds=settings_to_json(config.quality),
-    )
-    validator = ServingValidator(
-        model=exporter.outputs["model"], parameters=settings_to_json(config.serving_check)
     )
     pusher = Pusher(
         model=exporter.outputs["model"],
@@ -132,7 +133,7 @@ def create_pipeline(
     return Pipeline(
         pipeline_name=config.name,
         pipeline_root=absolute(config.root),
-        components=[*nodes, vectors, index, exporter, evaluator, validator, pusher],
+        components=[*nodes, vectors, index, exporter, validator, evaluator, pusher],
         enable_cache=True,
         metadata_connection_config=metadata,
         beam_pipeline_args=list(config.beam_args),

@@ -30,6 +30,10 @@ class Verdict:
     averages: Mapping[str, float]
     languages: Mapping[str, float]
 
+    def refused(self, reason: str) -> Verdict:
+        """The same figures, but not blessed for a reason that is none of theirs."""
+        return dataclasses.replace(self, blessed=False, reasons=(*self.reasons, reason))
+
 
 def judge(report: Mapping[str, Any], settings: QualitySettings) -> Verdict:
     """Compares a report's figures with the thresholds.

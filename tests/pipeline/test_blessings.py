@@ -88,11 +88,12 @@ def exported(tiny_corpus: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture(scope="module")
 def judge(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Judged]:
-    def run(model: Any, baseline: Any = None, **thresholds: float) -> Judged:
+    def run(model: Any, baseline: Any = None, infra: Any = None, **thresholds: float) -> Judged:
         root = tmp_path_factory.mktemp("judged")
         evaluation = new_artifact(standard_artifacts.ModelEvaluation, root / "evaluation")
         blessing = new_artifact(standard_artifacts.ModelBlessing, root / "blessing")
         inputs = data | {"model": [model], "baseline_model": [baseline] if baseline else []}
+        inputs |= {"infra_blessing": [infra]} if infra else {}
         RetrievalEvaluatorExecutor().Do(
             inputs,
             {"evaluation": [evaluation], "blessing": [blessing]},
@@ -218,6 +219,14 @@ def test_a_worse_model_is_not_blessed_and_the_reasons_name_the_languages(
     )
     report = json.loads(Path(sabotaged.evaluation.uri, "report.json").read_text())
     assert report["baseline"]["name"] == "latest blessed model"
+
+
+def test_what_cannot_be_served_is_not_blessed(good: Judged, judge: Any, served: Any, refused: Any) -> None:
+    few = {"max_queries": 4, "bm25": False}
+    judged = judge(good.model, infra=refused, **few)
+    assert judged.blessing.get_int_custom_property("blessed") == 0
+    assert reasons(refused) in reasons(judged.blessing)
+    assert judge(good.model, infra=served, **few).blessing.get_int_custom_property("blessed") == 1
 
 
 def test_only_what_both_bless_is_pushed(

@@ -35,8 +35,8 @@ def test_provenance_of_a_pushed_version(pipeline_config: Any, pipeline_outcome: 
     assert len(found.languages) == 10
     assert found.averages["xtr"] == pytest.approx(sum(found.languages.values()) / 10)
     assert [(own.judge, own.blessed) for own in found.judgements] == [
-        ("RetrievalEvaluator", True),
         ("ServingValidator", True),
+        ("RetrievalEvaluator", True),
     ]
     # The same model, asked for by its artifact.
     assert trace(lineage, found.model.uri) == found

@@ -17,7 +17,7 @@ from tfx.types import Artifact, BaseChannel, Channel, artifact_utils, standard_a
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 from tfx.utils import path_utils
 
-from tfx_pipeline.blessings import write_model_blessing
+from tfx_pipeline.blessings import refusals, write_model_blessing
 from tfx_pipeline.code_version import code_version
 from tfx_pipeline.development_set import development_set
 from tfx_pipeline.json_settings import settings_from_json
@@ -43,6 +43,7 @@ class RetrievalEvaluatorSpec(ComponentSpec):
         "examples": ChannelParameter(type=standard_artifacts.Examples),
         "corpus": ChannelParameter(type=standard_artifacts.Examples),
         "baseline_model": ChannelParameter(type=standard_artifacts.Model, optional=True),
+        "infra_blessing": ChannelParameter(type=standard_artifacts.InfraBlessing, optional=True),
     }
     OUTPUTS = {  # noqa: RUF012
         "evaluation": ChannelParameter(type=standard_artifacts.ModelEvaluation),
@@ -74,6 +75,8 @@ class RetrievalEvaluatorExecutor(evaluator.Executor):
         dataset = development_set(examples, corpus, settings.metric)
         evaluation = artifact_utils.get_single_instance(output_dict["evaluation"])
         verdict = _evaluate(model, baseline, dataset, settings, evaluation)
+        for refusal in refusals(input_dict.get("infra_blessing") or ()):
+            verdict = verdict.refused(refusal)
         _record(evaluation, verdict, settings.metric)
         blessing = artifact_utils.get_single_instance(output_dict["blessing"])
         write_model_blessing(blessing, verdict.blessed, verdict.reasons, model, baseline)
@@ -90,6 +93,8 @@ class RetrievalEvaluator(base_beam_component.BaseBeamComponent):
         examples: Training examples, whose split `eval` is measured.
         corpus: Documents, for BM25 and for the exact search.
         baseline_model: The latest blessed model, if there is one.
+        infra_blessing: ServingValidator's word: what cannot be served is not blessed, however good,
+            so that the latest blessed model is always one that could be pushed.
         thresholds: `QualitySettings` as JSON.
     """
 
@@ -102,6 +107,7 @@ class RetrievalEvaluator(base_beam_component.BaseBeamComponent):
         examples: BaseChannel,
         corpus: BaseChannel,
         baseline_model: BaseChannel | None = None,
+        infra_blessing: BaseChannel | None = None,
         thresholds: str = "{}",
     ) -> None:
         settings_from_json(QualitySettings, thresholds)
@@ -111,6 +117,7 @@ class RetrievalEvaluator(base_beam_component.BaseBeamComponent):
                 examples=examples,
                 corpus=corpus,
                 baseline_model=baseline_model,
+                infra_blessing=infra_blessing,
                 thresholds=thresholds,
                 evaluation=Channel(type=standard_artifacts.ModelEvaluation),
                 blessing=Channel(type=standard_artifacts.ModelBlessing),
