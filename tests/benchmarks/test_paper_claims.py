@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
 from xtr_tf.evaluation.token_analysis import TokenAnalysis
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "paper_claims"))
-from claims import check_claims
+
+@pytest.fixture(scope="module")
+def claims(benchmark_module) -> ModuleType:
+    return benchmark_module("paper_claims", "claims")
 
 
 def analysis(
@@ -47,16 +48,16 @@ XTR = analysis([0.10, 0.30, 0.35, 0.38], gold=0.4, lexical=0.3, peak=0.5, curve=
 COLBERT = analysis([0.01, 0.05, 0.10, 0.20], gold=0.2, lexical=0.6, peak=0.95, curve=[0.02, 0.08, 0.20])
 
 
-def test_figures_like_the_papers_pass() -> None:
-    claims = list(check_claims(XTR, COLBERT))
-    assert len(claims) == 11
-    assert [claim.statement for claim in claims if not claim.passed] == []
+def test_figures_like_the_papers_pass(claims: ModuleType) -> None:
+    checked = list(claims.check_claims(XTR, COLBERT))
+    assert len(checked) == 11
+    assert [claim.statement for claim in checked if not claim.passed] == []
 
 
 @pytest.mark.parametrize(
     "words",
     ["clearly below", "near zero", "gold documents", "own piece", "pile up", "saturates earlier", "at most"],
 )
-def test_exchanged_models_fail(words: str) -> None:
-    (claim,) = (claim for claim in check_claims(COLBERT, XTR) if words in claim.statement)
+def test_exchanged_models_fail(claims: ModuleType, words: str) -> None:
+    (claim,) = (claim for claim in claims.check_claims(COLBERT, XTR) if words in claim.statement)
     assert not claim.passed

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import numpy as np
 import pytest
 
 
 @pytest.fixture(scope="module")
-def curves(repository):
-    path = repository / "benchmarks" / "search" / "curves.py"
-    spec = importlib.util.spec_from_file_location("curves", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def curves(benchmark_module):
+    return benchmark_module("search", "curves")
 
 
 def points(curves, *pairs):

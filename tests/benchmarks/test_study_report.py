@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 
 
 @pytest.fixture(scope="module")
-def report(repository):
-    path = repository / "benchmarks" / "study" / "report.py"
-    spec = importlib.util.spec_from_file_location("study_report", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def report(benchmark_module):
+    return benchmark_module("study", "report")
 
 
 def record(arm: str, step: int, value: float) -> dict:

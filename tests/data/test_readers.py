@@ -177,21 +177,19 @@ def test_bad_records_are_skipped_up_to_the_limit_and_then_named(tmp_path, caplog
         examples(path, limit=2)
 
 
-def test_a_judged_document_that_is_absent_is_a_bad_record(tmp_path):
+@pytest.mark.parametrize(
+    ("judgement", "sentence"),
+    [
+        ("q\tgone\t1", "document 'gone' of query 'q' is absent"),
+        ("other\td1\t1", "query 'other' is judged, but absent"),
+    ],
+)
+def test_a_judgement_of_what_is_absent_is_a_bad_record(tmp_path, judgement, sentence):
     write_lines(tmp_path / "corpus.jsonl", {"_id": "d1", "text": "x"})
     write_lines(tmp_path / "queries.jsonl", {"_id": "q", "text": "one"})
-    write_lines(tmp_path / "qrels" / "train.tsv", "q\td1\t1", "q\tgone\t1")
+    write_lines(tmp_path / "qrels" / "train.tsv", "q\td1\t1", judgement)
     assert len(examples(tmp_path, limit=1)[0].positives) == 1
-    with pytest.raises(InputError, match="document 'gone' of query 'q' is absent"):
-        examples(tmp_path)
-
-
-def test_a_judged_query_that_is_absent_is_a_bad_record(tmp_path):
-    write_lines(tmp_path / "corpus.jsonl", {"_id": "d1", "text": "x"})
-    write_lines(tmp_path / "queries.jsonl", {"_id": "q", "text": "one"})
-    write_lines(tmp_path / "qrels" / "train.tsv", "q\td1\t1", "other\td1\t1")
-    assert len(examples(tmp_path, limit=1)[0].positives) == 1
-    with pytest.raises(InputError, match="query 'other' is judged, but absent"):
+    with pytest.raises(InputError, match=sentence):
         examples(tmp_path)
 
 

@@ -1,0 +1,26 @@
+"""The benchmarks' modules, which are scripts beside each other and no package."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def benchmark_module(repository: Path) -> Callable[[str, str], ModuleType]:
+    """Loads `benchmarks/FOLDER/NAME.py`."""
+
+    def load(folder: str, name: str) -> ModuleType:
+        path = repository / "benchmarks" / folder / f"{name}.py"
+        spec = importlib.util.spec_from_file_location(f"{folder}_{name}", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
