@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xtr_tf.cli.config import Overrides
-from xtr_tf.errors import InputError
+from xtr_tf.cli.extras import needs_extra
 
 if TYPE_CHECKING:
     from tfx_pipeline.config import PipelineConfig
@@ -36,12 +36,8 @@ DagOption = Annotated[
 def run(config: ConfigOption = None, dag: DagOption = Dag.full, overrides: Overrides = None) -> None:
     """Run the pipeline here; what did not change is taken from the cache, what was killed continues."""
     settings = load_settings(config, overrides or [])
-    try:
+    with needs_extra("The pipeline", "pipeline"):
         from tfx_pipeline.runners.local_pipeline import run_pipeline
-    except ImportError as error:
-        raise InputError(
-            f"The pipeline needs further packages; install `xtr-tf[pipeline]`. Received: {error}."
-        ) from None
     from xtr_tf.cli.pipeline_summary import print_summary
 
     outcome = run_pipeline(settings, dag.value)

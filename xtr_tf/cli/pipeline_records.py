@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xtr_tf.cli.config import Overrides
+from xtr_tf.cli.extras import needs_extra
 from xtr_tf.cli.pipeline import ConfigOption, load_settings
 from xtr_tf.errors import InputError
 
@@ -75,12 +76,8 @@ def _open(config: Path | None, root: Path | None, overrides: list[str]) -> Linea
         raise InputError(
             f"Metadata of a pipeline in the cloud are Vertex AI's; look at its console. Received: {place}."
         )
-    try:
+    with needs_extra("The pipeline", "pipeline"):
         from tfx_pipeline.lineage import METADATA_FILE, Lineage
-    except ImportError as error:
-        raise InputError(
-            f"The pipeline needs further packages; install `xtr-tf[pipeline]`. Received: {error}."
-        ) from None
     return Lineage(Path(absolute(place), METADATA_FILE))
 
 

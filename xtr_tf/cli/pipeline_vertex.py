@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from xtr_tf.cli.config import Overrides
+from xtr_tf.cli.extras import needs_extra
 from xtr_tf.cli.pipeline import ConfigOption, Dag, DagOption, load_settings
-from xtr_tf.errors import InputError
 
 
 class Runner(str, Enum):
@@ -28,12 +28,8 @@ def compile_pipeline(
 ) -> None:
     """Compile the pipeline to a job for Vertex AI; needs neither a network nor an account."""
     settings = load_settings(config, overrides or [])
-    try:
+    with needs_extra("The pipeline", "pipeline"):
         from tfx_pipeline.runners.vertex import compile_for_vertex
-    except ImportError as error:
-        raise InputError(
-            f"The pipeline needs further packages; install `xtr-tf[pipeline]`. Received: {error}."
-        ) from None
     import json
 
     from xtr_tf.corpus.files import write_aside

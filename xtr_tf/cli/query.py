@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xtr_tf.cli.extras import needs_extra
 from xtr_tf.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,12 +39,8 @@ def query(
     token_file: Annotated[Path | None, typer.Option(help="File with a bearer token.")] = None,
 ) -> None:
     """Ask a running server, ours or TensorFlow Serving, and show the documents found."""
-    try:
+    with needs_extra("Querying", "serving"):
         from serving.client import Client, ClientError, SearchOptions
-    except ImportError as error:
-        raise InputError(
-            f"Querying needs further packages; install `xtr-tf[serving]`. Received: {error}."
-        ) from None
 
     if version is not None and label is not None:
         raise InputError("Choose a version or a label, not both. Received: both.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xtr_tf.cli.extras import needs_extra
 from xtr_tf.errors import InputError
 
 if TYPE_CHECKING:
@@ -80,15 +81,11 @@ def serve(
 
     # Read when the C library is loaded, which happens after this.
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = str(int(onednn))
-    try:
+    with needs_extra("Serving", "serving"):
         from serving.server.batching_options import BatchingOptions, read_batching_options
         from serving.server.limits import Limits
         from serving.server.model_server import ModelServer
         from serving.server.server_options import ServerOptions
-    except ImportError as error:
-        raise InputError(
-            f"Serving needs further packages; install `xtr-tf[serving]`. Received: {error}."
-        ) from None
 
     if batching_parameters_file is not None:
         batching = read_batching_options(batching_parameters_file)
