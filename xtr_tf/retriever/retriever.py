@@ -65,7 +65,8 @@ class Retriever(tf.Module):
             np.asarray(document_of_token, np.int32), trainable=False, name="document_of_token"
         )
         self.keeps_vectors = searcher.vectors_of(tf.zeros([0], tf.int32)) is not None
-        self.document_offsets = _document_offsets(document_of_token, documents.num_documents)
+        if self.keeps_vectors:
+            self.document_offsets = _document_offsets(document_of_token, documents.num_documents)
         # While a Keras object is saved it swaps its variables for copies, which the loader of TensorFlow
         # Serving does not find. So its variables are tracked here, and the object itself only closed over.
         self.encoder_variables = [variable.value for variable in encoder.variables]
