@@ -13,11 +13,13 @@ import sentencepiece
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from xtr_tf.checkpoints.corpus_texts import corpus_texts
 from xtr_tf.checkpoints.importing import import_checkpoint
 from xtr_tf.checkpoints.sentencepiece_model import SentencePieceModel
-from xtr_tf.checkpoints.vocabulary_trimming import TrimmedVocabulary, trim_vocabulary
+from xtr_tf.checkpoints.vocabulary_trimming import TrimmedVocabulary, keep_best_pieces, trim_vocabulary
+from xtr_tf.cli.app import app
 from xtr_tf.encoder import load_encoder
 from xtr_tf.errors import InputError
 
@@ -114,6 +116,41 @@ def test_other_models_and_empty_corpora_are_refused(atlas: Path, tmp_path: Path)
         trim_vocabulary(SentencePieceModel.read(tmp_path / "bpe.model"), ["a"], lowercase=False)
     with pytest.raises(InputError, match="must have texts"):
         trim_vocabulary(sentencepiece_model({"a": -1}), [], lowercase=False)
+
+
+def test_the_best_pieces_are_kept_and_every_character() -> None:
+    scores = {"▁": -1, "▁Corpus": -2, "▁corpus": -3, "▁rare": -8, "z": -9, "Z": -9, "▁worst": -10}
+    model = sentencepiece_model(scores)
+    lowercase = pieces_of(keep_best_pieces(model, 2, lowercase=True))
+    # The worst one stays: SentencePiece scores unknown characters below it.
+    assert lowercase == ["▁", "▁corpus", "z", "▁worst"]
+    assert pieces_of(keep_best_pieces(model, 2, lowercase=False)) == ["▁", "▁Corpus", "z", "Z", "▁worst"]
+    for count in (0, 6):
+        with pytest.raises(InputError, match=f"There are 5 pieces to choose from. Received: {count}."):
+            keep_best_pieces(model, count, lowercase=True)
+
+
+def pieces_of(trimmed: TrimmedVocabulary) -> list[str]:
+    processor = sentencepiece.SentencePieceProcessor(model_proto=trimmed.model)
+    return [processor.id_to_piece(index) for index in range(3, len(trimmed.rows))]
+
+
+def test_with_all_pieces_kept_nothing_changes(atlas: Path, atlas_vocabulary: Path) -> None:
+    model = SentencePieceModel.read(atlas_vocabulary)
+    trimmed = keep_best_pieces(model, len(model) - 259, lowercase=False)
+    assert_same_segmentation(model, trimmed, list(corpus_texts(atlas))[:20])
+
+
+def test_the_command_cuts_a_vocabulary_down(atlas_vocabulary: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "small.model"
+    arguments = ["tokenizer", "trim", str(atlas_vocabulary), "--pieces", "500", "--out", str(out)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    before, after = SentencePieceModel.read(atlas_vocabulary), SentencePieceModel.read(out)
+    assert f"{len(after)} of {len(before)} pieces" in result.output
+    assert 759 <= len(after) < len(before)
+    result = CliRunner().invoke(app, [*arguments[:2], str(tmp_path), *arguments[3:]])
+    assert isinstance(result.exception, InputError)
 
 
 def test_queries_of_a_beir_folder_are_read_too(tmp_path: Path) -> None:

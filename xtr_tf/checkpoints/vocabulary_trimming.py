@@ -1,4 +1,4 @@
-"""Cuts a SentencePiece vocabulary down to the pieces that a corpus uses.
+"""Cuts a SentencePiece vocabulary down to the pieces that a corpus uses, or to its best ones.
 
 mT5 covers 101 languages with 250,100 pieces; their embeddings are most of the small and base models. What is
 left segments the texts of the corpus exactly as before: the search for the best segmentation sees a subset of
@@ -10,6 +10,9 @@ the candidates it saw, with the same scores, and the winner is among them.
 - So does the single-character piece of every character in the used ones, so that other words in the same
   letters do not become unknown.
 - Control, unknown, byte and user-defined pieces stay, and so does the order, hence ids 0, 1 and 2.
+
+Where there is no corpus of every language to be searched, `keep_best_pieces` keeps the likeliest pieces of
+all of them; rarer words then fall into more pieces, and none becomes unknown that was not.
 """
 
 from __future__ import annotations
@@ -50,14 +53,51 @@ def trim_vocabulary(model: SentencePieceModel, texts: Iterable[str], *, lowercas
     Raises:
         InputError: The model is of another kind, or there is no text.
     """
+    _require_unigram(model)
+    used = _used_pieces(model, texts, lowercase)
+    return _with_rows(model, np.flatnonzero(used | _other_needs(model.proto, used)))
+
+
+def keep_best_pieces(model: SentencePieceModel, count: int, *, lowercase: bool) -> TrimmedVocabulary:
+    """Keeps the `count` pieces of the highest score, and what every vocabulary needs beside them.
+
+    Args:
+        model: A model of the unigram kind, as T5's and mT5's are.
+        count: Ordinary pieces to keep; single characters are kept beyond it.
+        lowercase: Whether texts are lower-cased before they are segmented, so that pieces with capitals
+            could never be used.
+
+    Raises:
+        InputError: The model is of another kind, or there are not that many pieces.
+    """
+    _require_unigram(model)
+    pieces = model.proto.pieces
+    usable = np.array(
+        [
+            piece.type == piece.NORMAL and (not lowercase or piece.piece == piece.piece.lower())
+            for piece in pieces
+        ]
+    )
+    if not 1 <= count <= usable.sum():
+        raise InputError(f"There are {usable.sum():,} pieces to choose from. Received: {count:,}.")
+    candidates = np.flatnonzero(usable)
+    scores = np.array([pieces[row].score for row in candidates])
+    best = np.zeros(len(pieces), bool)
+    best[candidates[np.argsort(-scores, kind="stable")[:count]]] = True
+    characters = usable & np.array([len(piece.piece) == 1 for piece in pieces])
+    return _with_rows(model, np.flatnonzero(best | characters | _other_needs(model.proto, best)))
+
+
+def _require_unigram(model: SentencePieceModel) -> None:
     trainer = model.proto.trainer_spec
     if trainer.model_type != trainer.UNIGRAM:
         raise InputError(
             "Only unigram SentencePiece models can be trimmed, because the pieces of others are built from "
             f"one another. Received: model type {trainer.model_type}."
         )
-    used = _used_pieces(model, texts, lowercase)
-    rows = np.flatnonzero(used | _other_needs(model.proto, used))
+
+
+def _with_rows(model: SentencePieceModel, rows: np.ndarray) -> TrimmedVocabulary:
     trimmed = type(model.proto)()
     trimmed.CopyFrom(model.proto)
     del trimmed.pieces[:]

@@ -1,4 +1,4 @@
-"""`xtr-tf tokenizer`: train a vocabulary."""
+"""`xtr-tf tokenizer`: train a vocabulary, or cut one down."""
 
 from __future__ import annotations
 
@@ -8,15 +8,10 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Train SentencePiece vocabularies.", no_args_is_help=True)
+app = typer.Typer(help="Make SentencePiece vocabularies.", no_args_is_help=True)
 
 # A corpus has the first two; training pairs have a query too.
 _TEXT_FIELDS = ("query", "title", "text", "contents")
-
-
-@app.callback()
-def _group() -> None:
-    """Keeps `train` a subcommand while it is the only one."""
 
 
 @app.command("train")
@@ -46,6 +41,36 @@ def train(
     texts = (text for corpus in corpora for text in _texts(corpus))
     lines = train_vocabulary(texts, vocabulary_size, out, lowercase)
     typer.echo(f"{out}: {vocabulary_size} pieces from {lines} lines")
+
+
+@app.command("trim")
+def trim(
+    vocabulary: Annotated[
+        Path, typer.Argument(help="A `.model` file, such as mT5's `spiece.model`.", show_default=False)
+    ],
+    pieces: Annotated[int, typer.Option(help="Pieces to keep, the likeliest ones.")],
+    out: Annotated[Path, typer.Option(help="The `.model` file to write.")],
+    lowercase: Annotated[
+        bool, typer.Option(help="Drop pieces with capitals: the tokenizer lower-cases by default.")
+    ] = True,
+) -> None:
+    """Cut a vocabulary down to its likeliest pieces.
+
+    For a small model from scratch in every language that the vocabulary covers. Single characters,
+    bytes and special pieces stay. To cut a pretrained model's vocabulary and embeddings down to a corpus,
+    see `checkpoint import --keep-pieces-of`.
+    """
+    from xtr_tf.checkpoints.sentencepiece_model import SentencePieceModel
+    from xtr_tf.checkpoints.vocabulary_trimming import keep_best_pieces
+    from xtr_tf.errors import InputError
+    from xtr_tf.tokenizer.vocabulary import write_vocabulary
+
+    if not vocabulary.is_file():
+        raise InputError(f"The vocabulary must be a SentencePiece `.model` file. Received: {vocabulary}.")
+    model = SentencePieceModel.read(vocabulary)
+    trimmed = keep_best_pieces(model, pieces, lowercase=lowercase)
+    write_vocabulary(out, trimmed.model)
+    typer.echo(f"{out}: {len(trimmed.rows)} of {len(model)} pieces")
 
 
 def _texts(corpus: Path) -> Iterator[str]:

@@ -63,7 +63,7 @@ def train_vocabulary(
         )
     except (RuntimeError, OSError) as error:
         raise _explained(error, vocabulary_size, lines.count) from error
-    _write_atomically(Path(path), model.getvalue())
+    write_vocabulary(Path(path), model.getvalue())
     return lines.count
 
 
@@ -106,7 +106,8 @@ def _explained(error: Exception, vocabulary_size: int, lines: int) -> InputError
     )
 
 
-def _write_atomically(path: Path, content: bytes) -> None:
+def write_vocabulary(path: Path, content: bytes) -> None:
+    """Writes a `.model` file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     staging = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
