@@ -1,8 +1,9 @@
 """`make claims`: the paper's claims on real data, with PASS or FAIL for each.
 
 Two models by one recipe, one trained with f_XTR and one with f_ColBERT (benchmarks/study trains them), are
-searched exactly on test sets that decided nothing in training. Prints the tables, writes
-`claims.md`, `claims.svg` beside this file, and ends with one RESULT line. What fails is reported as failing.
+searched exactly on test sets that decided nothing in training, and so is a grid of shorter runs
+(`train_grid.sh`) where it is there. Prints the tables, writes `claims.md` and `claims.svg` beside this
+file, and ends with one RESULT line. What fails is reported as failing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from claims import METRICS, Claim, check_claims
 from figures import draw
+from grid import Grid, check_grid, grid_runs, grid_table
 
 from xtr_tf.evaluation.datasets import load_datasets
 from xtr_tf.evaluation.exact_retriever import ExactRetriever
@@ -46,7 +48,12 @@ def main() -> None:
         )
     analyses = _analyse(arguments.models, arguments.data, arguments.queries)
     checked = {name: list(check_claims(own["xtr"], own["colbert"])) for name, own in analyses.items()}
-    text = "\n".join(_section(name, analyses[name], checked[name]) for name in analyses)
+    sections = [_section(name, analyses[name], checked[name]) for name in analyses]
+    if runs := grid_runs(arguments.models / "grid"):
+        grid = {key: _k_prime_curve(run, arguments.data, arguments.queries) for key, run in runs.items()}
+        checked["grid"] = list(check_grid(grid))
+        sections.append(_grid_section(grid, checked["grid"]))
+    text = "\n".join(sections)
     print(text)
     (HERE / "claims.md").write_text(text, encoding="utf-8")
     draw(analyses, HERE / "claims.svg")
@@ -60,13 +67,22 @@ def _analyse(models: Path, data: Path, most_queries: int) -> Analyses:
     for model in MODELS:
         encoder = LoadedEncoder.load(models / model / "encoder")
         for name in TEST_SETS:
-            (dataset,) = load_datasets([data / name])
-            documents = list(dataset.corpus)
-            dataset = dataset.sample(most_queries, seed=0)
-            index = encoder.encode_documents(documents, name)
-            queries = encoder.encode_queries([query.text for query in dataset.queries])
-            analyses[name][model] = analyse_tokens(ExactRetriever(index), dataset, queries, K_PRIME)
+            analyses[name][model] = _analyse_one(encoder, data / name, most_queries)
     return analyses
+
+
+def _analyse_one(encoder: LoadedEncoder, data: Path, most_queries: int) -> TokenAnalysis:
+    (dataset,) = load_datasets([data])
+    documents = list(dataset.corpus)
+    dataset = dataset.sample(most_queries, seed=0)
+    index = encoder.encode_documents(documents, data.name)
+    queries = encoder.encode_queries([query.text for query in dataset.queries])
+    return analyse_tokens(ExactRetriever(index), dataset, queries, K_PRIME)
+
+
+def _k_prime_curve(run: Path, data: Path, most_queries: int) -> dict[int, float]:
+    analysis = _analyse_one(LoadedEncoder.load(run), data / TEST_SETS[0], most_queries)
+    return {k_prime: metrics["MRR@10"] for k_prime, metrics in analysis.k_prime_metrics.items()}
 
 
 def _section(name: str, models: Mapping[str, TokenAnalysis], claims: list[Claim]) -> str:
@@ -83,10 +99,19 @@ def _section(name: str, models: Mapping[str, TokenAnalysis], claims: list[Claim]
         for imputation, metrics in analysis.imputation_metrics.items():
             lines.append(f"| {LABELS[model]} | f_XTR' | {imputation} | {_values(metrics)} |")
         lines.append(f"| {LABELS[model]} | f_ColBERT | | {_values(analysis.colbert_metrics)} |")
-    lines += ["", "| claim | | figures |", "|---|---|---|"]
-    for claim in claims:
-        lines.append(f"| {claim.statement} | {'PASS' if claim.passed else 'FAIL'} | {claim.evidence} |")
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, "", *_claims_table(claims), ""])
+
+
+def _grid_section(grid: Grid, claims: list[Claim]) -> str:
+    title = [f"### Batch size, k_train and k' ({TEST_SETS[0]}, MRR@10 under f_XTR')", ""]
+    return "\n".join([*title, *grid_table(grid), "", *_claims_table(claims), ""])
+
+
+def _claims_table(claims: list[Claim]) -> list[str]:
+    rows = [
+        f"| {claim.statement} | {'PASS' if claim.passed else 'FAIL'} | {claim.evidence} |" for claim in claims
+    ]
+    return ["| claim | | figures |", "|---|---|---|", *rows]
 
 
 def _values(metrics: Mapping[str, float]) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -61,3 +64,47 @@ def test_figures_like_the_papers_pass(claims: ModuleType) -> None:
 def test_exchanged_models_fail(claims: ModuleType, words: str) -> None:
     (claim,) = (claim for claim in claims.check_claims(COLBERT, XTR) if words in claim.statement)
     assert not claim.passed
+
+
+@pytest.fixture(scope="module")
+def grid(benchmark_module, claims: ModuleType) -> Iterator[ModuleType]:
+    # The scripts import each other by the name of their file.
+    sys.modules["claims"] = claims
+    yield benchmark_module("paper_claims", "grid")
+    del sys.modules["claims"]
+
+
+LIKE_THE_PAPERS = {
+    (16, 32): {10: 0.20, 1000: 0.30},
+    (16, 512): {10: 0.10, 1000: 0.31},
+    (64, 32): {10: 0.25, 1000: 0.33},
+    (64, 512): {10: 0.12, 1000: 0.36},
+}
+
+
+def test_a_grid_like_the_papers_passes(grid: ModuleType) -> None:
+    checked = list(grid.check_grid(LIKE_THE_PAPERS))
+    assert len(checked) == 4
+    assert all(claim.passed for claim in checked)
+    assert grid.grid_table(LIKE_THE_PAPERS)[2] == "| 16 | 32 | 0.200 | 0.300 |"
+
+
+@pytest.mark.parametrize(
+    ("words", "changes"),
+    [
+        ("prefers a larger k'", {(16, 32): {10: 0.4, 1000: 0.3}}),
+        ("loses least", {(64, 32): {10: 0.05, 1000: 0.33}}),
+        ("is best at a large", {(64, 32): {10: 0.25, 1000: 0.40}}),
+        ("mostly better", {(16, 32): {10: 0.2, 1000: 0.4}, (16, 512): {10: 0.1, 1000: 0.4}}),
+    ],
+)
+def test_another_grid_fails(grid: ModuleType, words: str, changes: dict) -> None:
+    (claim,) = (own for own in grid.check_grid({**LIKE_THE_PAPERS, **changes}) if words in own.statement)
+    assert not claim.passed
+
+
+def test_only_finished_runs_are_measured(grid: ModuleType, tmp_path: Path) -> None:
+    for name in ("64-32/encoder", "16-512/encoder", "64-128/checkpoints"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "64-32.log").touch()
+    assert list(grid.grid_runs(tmp_path)) == [(16, 512), (64, 32)]

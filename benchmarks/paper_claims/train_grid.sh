@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Trains the grid of batch sizes and k_train that `make claims` measures, two runs at a time, one core each:
+#
+#   benchmarks/paper_claims/train_grid.sh [STEPS]     # of each run, 400 if not given
+#
+# Each goes on from the start that the study's arms share (benchmarks/study/run.sh makes it), by the recipe of
+# its f_XTR arm. Stopped and called again, it continues.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+STEPS=${1:-400}
+GRID=.bench/study/grid
+export TF_CPP_MIN_LOG_LEVEL=3
+mkdir -p "$GRID"
+
+train_on_core() {
+  local core=$1 batch k_train run
+  shift
+  for pair in "$@"; do
+    batch=${pair%-*} k_train=${pair#*-} run=$GRID/$pair
+    [ -d "$run/encoder" ] || taskset -c "$core" .venv/bin/xtr-tf train benchmarks/study/xtr.yaml \
+      --set "training.steps=$STEPS" --set "training.batch_size=$batch" --set "loss.k_train=$k_train" \
+      --set "training.output=$run" --set training.keep_checkpoints=1 >>"$run.log" 2>&1
+  done
+}
+
+train_on_core 0 64-32 64-512 &
+train_on_core 1 64-128 16-32 16-128 16-512 &
+wait
