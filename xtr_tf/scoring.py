@@ -92,78 +92,90 @@ def score_documents(
     with tf.control_dependencies([check for check in checks if check is not None]):
         missing = missing_similarities(hits.cutoffs, imputation, constant)
     documents = tf.gather(document_of_token, hits.token_ids)
-    valid = hits.valid
+    scores = hits.scores
     if allowed is not None:
-        valid &= tf.gather(allowed, documents)
-    ends = tf.cumsum(tf.reduce_sum(tf.cast(query_mask, tf.int32), axis=1))
+        scores = tf.where(tf.gather(allowed, documents), scores, -float("inf"))
 
-    def rank_query(bounds: tuple[tf.Tensor, tf.Tensor]) -> RankedDocuments:
-        rows = slice(*bounds)
-        candidates = _score_candidates(
-            documents[rows],
-            hits.scores[rows],
-            valid[rows],
-            missing[rows],
-            num_documents,
-            imputation == "none",
+    def rank_query(documents: tf.Tensor, scores: tf.Tensor, missing: tf.Tensor) -> RankedDocuments:
+        gains = scores - missing[:, tf.newaxis]
+        return _rank_query(documents, gains, missing, num_documents, imputation == "none", top_k)
+
+    def rank_one() -> RankedDocuments:
+        ordinals, ranked = rank_query(documents, scores, missing)
+        return RankedDocuments(ordinals[tf.newaxis], ranked[tf.newaxis])
+
+    def rank_each() -> RankedDocuments:
+        ends = tf.cumsum(tf.reduce_sum(tf.cast(query_mask, tf.int32), axis=1))
+        return tf.map_fn(
+            lambda bounds: rank_query(*(tensor[slice(*bounds)] for tensor in (documents, scores, missing))),
+            (tf.concat([[0], ends[:-1]], axis=0), ends),
+            fn_output_signature=RankedDocuments(
+                tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.float32)
+            ),
+            parallel_iterations=_QUERIES_AT_ONCE,
         )
-        return _top_documents(*candidates, top_k)
 
-    return tf.map_fn(
-        rank_query,
-        (tf.concat([[0], ends[:-1]], axis=0), ends),
-        fn_output_signature=RankedDocuments(
-            tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.float32)
-        ),
-        parallel_iterations=_QUERIES_AT_ONCE,
-    )
+    # The loop costs as much as the scoring of a small query, so the commonest batch goes without.
+    return tf.cond(tf.shape(query_mask)[0] == 1, rank_one, rank_each)
 
 
-def _score_candidates(
+def _rank_query(
     documents: tf.Tensor,
-    scores: tf.Tensor,
-    valid: tf.Tensor,
+    gains: tf.Tensor,
     missing: tf.Tensor,
     num_documents: int,
     only_retrieved: tf.Tensor,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Scores the documents of one query.
+    top_k: tf.Tensor,
+) -> RankedDocuments:
+    """Ranks the documents of one query.
 
     Args:
         documents: `[rows, columns]` int32, the documents of the hits.
-        scores: `[rows, columns]` float32.
-        valid: `[rows, columns]` bool.
+        gains: `[rows, columns]` float32, what each hit has above m_i; `-inf` counts as no hit.
         missing: `[rows]` float32, m_i.
         num_documents: Documents in the index.
         only_retrieved: Scalar bool, whether the mean is over retrieved similarities alone.
+        top_k: Scalar int32.
 
     Returns:
-        Ordinals `[candidates]` int32 and scores `[candidates]` float32, `-inf` where nothing of
-        the document was retrieved.
+        Ordinals and scores, `[top_k]`.
     """
-    rows, columns = tf.unstack(tf.shape(documents))
+
+    def rank_all() -> RankedDocuments:
+        scores = _score_candidates(documents, num_documents, gains, missing, only_retrieved)
+        # Of equal scores, `top_k` takes the one that comes first, and so the first document.
+        found = tf.math.top_k(scores, tf.minimum(top_k, num_documents))
+        return _pad(found.indices, found.values, top_k)
+
+    def rank_distinct() -> RankedDocuments:
+        distinct, places = tf.unique(tf.reshape(documents, [-1]))
+        places = tf.reshape(places, tf.shape(documents))
+        scores = _score_candidates(places, tf.size(distinct), gains, missing, only_retrieved)
+        return _top_documents(distinct, scores, top_k)
+
     # A cell for every document is fastest while there are few documents a hit; beyond that, time
     # and memory must not depend on the size of the corpus.
-    candidates, cells = tf.cond(
-        num_documents <= _DOCUMENTS_PER_HIT * columns,
-        lambda: (tf.range(num_documents), documents),
-        lambda: _distinct(documents),
-    )
-    count = tf.size(candidates)
-    segments = tf.where(valid, tf.range(rows)[:, tf.newaxis] * count + cells, -1)
-    gains = tf.math.unsorted_segment_max(scores - missing[:, tf.newaxis], segments, rows * count)
-    gains = tf.reshape(gains, [rows, count])
-    retrieved = gains > gains.dtype.min
-    sums = tf.reduce_sum(missing) + tf.reduce_sum(tf.where(retrieved, gains, 0.0), axis=0)
-    found = tf.reduce_sum(tf.cast(retrieved, tf.float32), axis=0)
+    dense = num_documents <= _DOCUMENTS_PER_HIT * tf.shape(documents)[1]
+    return tf.cond(dense, rank_all, rank_distinct)
+
+
+def _score_candidates(
+    places: tf.Tensor,
+    count: tf.Tensor | int,
+    gains: tf.Tensor,
+    missing: tf.Tensor,
+    only_retrieved: tf.Tensor,
+) -> tf.Tensor:
+    """Scores of `count` candidates, `-inf` where nothing was retrieved; `places` says whose the hits are."""
+    rows = tf.shape(places)[0]
+    segments = tf.range(rows)[:, tf.newaxis] * count + places
+    best = tf.reshape(tf.math.unsorted_segment_max(gains, segments, rows * count), [rows, count])
+    # Where there was no hit, `best` is the lowest number there is: finite, so that times 0 is 0.
+    retrieved = tf.cast(best > best.dtype.min, best.dtype)
+    sums = tf.reduce_sum(missing) + tf.reduce_sum(best * retrieved, axis=0)
+    found = tf.reduce_sum(retrieved, axis=0)
     means = tf.math.divide_no_nan(sums, tf.where(only_retrieved, found, tf.cast(rows, tf.float32)))
-    return candidates, tf.where(found > 0, means, -float("inf"))
-
-
-def _distinct(documents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the distinct documents, in no order, and each hit's place among them."""
-    distinct, places = tf.unique(tf.reshape(documents, [-1]))
-    return distinct, tf.reshape(places, tf.shape(documents))
+    return tf.where(found > 0, means, -float("inf"))
 
 
 def rescore_documents(
@@ -221,10 +233,12 @@ def _top_documents(candidates: tf.Tensor, scores: tf.Tensor, top_k: tf.Tensor) -
     ordered = tf.where(bits >= 0, bits, tf.bitwise.bitwise_xor(bits, tf.int32.max))
     keys = tf.cast(ordered, tf.int64) * (1 << 32) - tf.cast(candidates, tf.int64)
     best = tf.math.top_k(keys, tf.minimum(top_k, tf.size(keys))).indices
-    found = tf.gather(scores, best)
-    ordinals = tf.where(found > -float("inf"), tf.gather(candidates, best), -1)
-    padding = [[0, top_k - tf.size(found)]]
+    return _pad(tf.gather(candidates, best), tf.gather(scores, best), top_k)
+
+
+def _pad(ordinals: tf.Tensor, scores: tf.Tensor, top_k: tf.Tensor) -> RankedDocuments:
+    padding = [[0, top_k - tf.size(scores)]]
     return RankedDocuments(
-        ordinals=tf.pad(ordinals, padding, constant_values=-1),
-        scores=tf.pad(found, padding, constant_values=-float("inf")),
+        ordinals=tf.pad(tf.where(scores > -float("inf"), ordinals, -1), padding, constant_values=-1),
+        scores=tf.pad(scores, padding, constant_values=-float("inf")),
     )

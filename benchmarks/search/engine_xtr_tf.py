@@ -15,7 +15,16 @@ LEAVES = {
     "scann-int8": (8, 16, 32, 48, 80, 160, 320),
     "core": (1, 2, 4, 8, 16, 32, 64),
 }
-LARGE_K_PRIMES = {2_000: (16, 32, 64, 128), 4_000: (32, 64, 128), 10_000: (128, 256), 40_000: (200, 400, 800)}
+LARGE_K_PRIMES = {
+    "scann": {
+        2_000: (16, 32, 64, 128),
+        4_000: (32, 64, 128),
+        10_000: (128, 256),
+        40_000: (50, 100, 200, 400),
+    },
+    "scann-int8": {40_000: (50, 100, 200, 400)},
+    "core": {},
+}
 
 
 def build(tokens: TokenSet, folder: Path) -> None:
@@ -93,8 +102,7 @@ def _run_model(name: str, tokens: TokenSet, folder: Path, threads: int, repeats:
         details = json.loads((model / "built.json").read_text())
         details["memory_bytes"] = resident_bytes() - before
         settings = [(1_000, leaves) for leaves in LEAVES[name]]
-        if name == "scann":
-            settings += [(k, leaves) for k, own in LARGE_K_PRIMES.items() for leaves in own]
+        settings += [(k, leaves) for k, own in LARGE_K_PRIMES[name].items() for leaves in own]
         for k_prime, leaves in settings:
             _measure_setting(session, name, k_prime, leaves, tokens, threads, repeats, details)
 

@@ -131,7 +131,7 @@ def summarise(records: list[dict[str, Any]], tokens: int) -> str:
         "faiss_ratio_2t": best_ratio(2),
         "warp_ratio": worst_ratio(records, "overlap_colbert", ("xtr-tf scann",), "xtr-warp-rs"),
         "plaid_ratio": worst_ratio(records, "overlap_colbert", ("xtr-tf scann",), "fast-plaid"),
-        "notebook_ratio": worst_ratio(at_k(40_000), "overlap_xtr", ("xtr-tf scann",), "notebook"),
+        "notebook_ratio": worst_ratio(at_k(40_000), "overlap_xtr", scann, "notebook"),
         "scoring_share": float(np.median([record["scoring_share"] for record in plain])),
         "core_ratio": core / own if core and own else float("nan"),
         "overlap": max((point.overlap for point in reached), default=0.0),

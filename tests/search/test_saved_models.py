@@ -83,7 +83,10 @@ def exported(make_index, queries, tmp_path_factory):
     def make(name):
         if name not in folders:
             folders[name] = tmp_path_factory.mktemp(name)
-            export(folders[name], searcher_from_index(make_index(**SEARCHERS[name])), queries)
+            with pytest.MonkeyPatch.context() as patch:
+                # Small enough that some of the requests are searched in parts and others are not.
+                patch.setattr("xtr_tf.search.scann_searcher._SPLIT_FROM", 10_000)
+                export(folders[name], searcher_from_index(make_index(**SEARCHERS[name])), queries)
         return folders[name]
 
     return make

@@ -9,6 +9,7 @@ from scann.scann_ops.py import scann_ops
 
 from xtr_tf.errors import InputError
 from xtr_tf.index.anisotropic import decode
+from xtr_tf.search import scann_searcher
 from xtr_tf.search.scann_searcher import ScannSearcher
 from xtr_tf.search.searcher_from_index import searcher_from_index
 
@@ -57,7 +58,9 @@ def test_reordering_brings_scores_close_to_the_exact_ones(make_index, vectors, q
     np.testing.assert_allclose(scores, exact, atol=0.01)
 
 
-def test_parts_searched_at_the_same_time_change_nothing(make_index, queries):
+@pytest.mark.parametrize("split_from", [0, 10**9])
+def test_parts_searched_at_the_same_time_change_nothing(make_index, queries, monkeypatch, split_from):
+    monkeypatch.setattr(scann_searcher, "_SPLIT_FROM", split_from)
     alone = search(searcher_from_index(make_index(parallel_searches=1)), queries, 30, 5)
     for parts in (2, 3):
         searcher = searcher_from_index(make_index(parallel_searches=parts))

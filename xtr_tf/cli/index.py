@@ -53,7 +53,9 @@ def build(
         str, typer.Option(help="What core (int8, bfloat16) or exact (float16, ...) keeps vectors as.")
     ] = "",
     num_shards: Annotated[int, typer.Option(help="Searchers that share the tokens in one model.")] = 1,
-    parallel_searches: Annotated[int, typer.Option(help="Parts of a batch searched at once (scann).")] = 2,
+    parallel_searches: Annotated[
+        int, typer.Option(help="Parts of a large batch to search at once (scann).")
+    ] = 2,
 ) -> None:
     """Build an index, holding one block of vectors in memory at a time."""
     import time

@@ -271,7 +271,7 @@ class IndexConfig:
         dtype: What `core` (`int8`, `bfloat16`) and `exact` (`float32`, `float16`, `bfloat16`) keep
             vectors as; empty takes `int8` and `float16`.
         num_shards: Searchers that the tokens are divided over in one model, merged exactly.
-        parallel_searches: Parts of a batch that one `scann` index searches at the same time.
+        parallel_searches: Parts of a large batch that one `scann` index searches at the same time.
     """
 
     kind: Literal["scann", "core", "exact"] = "scann"
