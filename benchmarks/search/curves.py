@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+# What differs between rounds.
+_MEASURED = ("p50_ms", "p99_ms", "mean_ms", "scoring_share", "memory_bytes")
+
 
 class Point(NamedTuple):
     """One setting of an engine."""
@@ -27,6 +30,21 @@ def reciprocal_rank(found: Sequence[Sequence[int]], gold: Sequence[set[int]]) ->
         for own, relevant in zip(found, gold, strict=True)
     ]
     return float(np.mean(ranks))
+
+
+def median_of_rounds(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One record a setting, with the median of every measurement over the rounds."""
+    settings: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for record in records:
+        key = tuple(record[name] for name in ("engine", "threads", "setting"))
+        settings.setdefault(key, []).append(record)
+    return [
+        {
+            name: float(np.median([record[name] for record in own])) if name in _MEASURED else value
+            for name, value in own[0].items()
+        }
+        for _, own in sorted(settings.items(), key=lambda item: item[0][:2])
+    ]
 
 
 def frontier(points: Sequence[Point]) -> list[Point]:

@@ -50,7 +50,7 @@ def score(
     return top[np.argsort(-totals[top], kind="stable")]
 
 
-def run(tokens: TokenSet, folder: Path, threads: int, repeats: int) -> None:
+def run(tokens: TokenSet, folder: Path, threads: int) -> None:
     faiss.omp_set_num_threads(threads)
     for factory in FACTORIES:
         before = resident_bytes()
@@ -64,7 +64,7 @@ def run(tokens: TokenSet, folder: Path, threads: int, repeats: int) -> None:
                 scores, ids = index.search(query, K_PRIME)
                 return score(ids, scores, tokens.document_of_token, tokens.num_documents)
 
-            measured = measure(search, tokens.queries, repeats)
+            measured = measure(search, tokens.queries)
             report("FAISS", f"{factory}, nprobe {nprobe}", threads, K_PRIME, {**measured, **details})
 
 

@@ -53,7 +53,7 @@ def score(ids: np.ndarray, scores: np.ndarray, document_of_token: np.ndarray) ->
     return sorted(totals, key=lambda document: -totals[document])[:10]
 
 
-def run(tokens: TokenSet, folder: Path, threads: int, repeats: int) -> None:
+def run(tokens: TokenSet, folder: Path, threads: int) -> None:
     from scann.scann_ops.py import scann_ops_pybind
 
     before = resident_bytes()
@@ -67,7 +67,7 @@ def run(tokens: TokenSet, folder: Path, threads: int, repeats: int) -> None:
             finite = np.isfinite(scores).all(axis=0)
             return score(ids[:, finite], scores[:, finite], tokens.document_of_token)
 
-        measured = measure(search, tokens.queries[:: max(1, len(tokens.queries) // QUERIES)][:QUERIES], 1)
+        measured = measure(search, tokens.queries[:: max(1, len(tokens.queries) // QUERIES)][:QUERIES])
         report("notebook", f"{leaves} leaves", threads, K_PRIME, {**measured, **details})
 
 

@@ -23,7 +23,7 @@ def build(tokens: TokenSet, folder: Path) -> None:
     built(folder, time.perf_counter() - start)
 
 
-def run(tokens: TokenSet, folder: Path, threads: int, repeats: int) -> None:
+def run(tokens: TokenSet, folder: Path, threads: int) -> None:
     torch.set_num_threads(threads)
     before = resident_bytes()
     index = FastPlaid(str(folder / "index"), device="cpu")
@@ -42,7 +42,7 @@ def run(tokens: TokenSet, folder: Path, threads: int, repeats: int) -> None:
             )
             return [document for document, _ in found[0]]
 
-        measured = measure(search, tokens.queries, repeats)
+        measured = measure(search, tokens.queries)
         report("fast-plaid", f"{probes} cells, {full_scores} scored", threads, None, {**measured, **details})
 
 

@@ -32,7 +32,7 @@ def build(tokens: TokenSet, folder: Path) -> None:
     built(folder, time.perf_counter() - start)
 
 
-def run(tokens: TokenSet, folder: Path, threads: int, repeats: int) -> None:
+def run(tokens: TokenSet, folder: Path, threads: int) -> None:
     torch.set_num_threads(threads)
     before = resident_bytes()
     index = XTRWarp(str(folder / "index")).load("cpu", mmap=False)
@@ -46,7 +46,7 @@ def run(tokens: TokenSet, folder: Path, threads: int, repeats: int) -> None:
             )
             return [document for document, _ in found[0]]
 
-        measured = measure(search, tokens.queries, repeats)
+        measured = measure(search, tokens.queries)
         name = ", ".join(f"{key} {value}" for key, value in setting.items()) or "default"
         report("xtr-warp-rs", name, threads, None, {**measured, **details})
 

@@ -79,19 +79,17 @@ def _export(index, folder: Path) -> None:  # type: ignore[no-untyped-def]
     tf.saved_model.save(module, str(folder), signatures={"search": search, "tokens": tokens})
 
 
-def run(tokens: TokenSet, folder: Path, threads: int, repeats: int) -> None:
+def run(tokens: TokenSet, folder: Path, threads: int) -> None:
     # A process each: memory that one model frees would hide what the next one takes.
     for name in LEAVES:
-        process = get_context("spawn").Process(
-            target=_run_model, args=(name, tokens, folder, threads, repeats)
-        )
+        process = get_context("spawn").Process(target=_run_model, args=(name, tokens, folder, threads))
         process.start()
         process.join()
         if process.exitcode:
             raise SystemExit(f"measuring {name} failed")
 
 
-def _run_model(name: str, tokens: TokenSet, folder: Path, threads: int, repeats: int) -> None:
+def _run_model(name: str, tokens: TokenSet, folder: Path, threads: int) -> None:
     from xtr_tf.runtime.saved_model_session import SavedModelSession
     from xtr_tf.runtime.session_options import SessionOptions
 
@@ -104,10 +102,10 @@ def _run_model(name: str, tokens: TokenSet, folder: Path, threads: int, repeats:
         settings = [(1_000, leaves) for leaves in LEAVES[name]]
         settings += [(k, leaves) for k, own in LARGE_K_PRIMES[name].items() for leaves in own]
         for k_prime, leaves in settings:
-            _measure_setting(session, name, k_prime, leaves, tokens, threads, repeats, details)
+            _measure_setting(session, name, k_prime, leaves, tokens, threads, details)
 
 
-def _measure_setting(session, name, k_prime, leaves, tokens, threads, repeats, details):  # type: ignore[no-untyped-def]
+def _measure_setting(session, name, k_prime, leaves, tokens, threads, details):  # type: ignore[no-untyped-def]
     request = {"k_prime": np.int32(k_prime), "leaves": np.int32(leaves)}
 
     def search(vectors: np.ndarray) -> np.ndarray:
@@ -117,9 +115,8 @@ def _measure_setting(session, name, k_prime, leaves, tokens, threads, repeats, d
         session.run("tokens", {"vectors": vectors, **request})
         return []
 
-    few = repeats if k_prime <= 10_000 else 1
-    measured = measure(search, tokens.queries, few)
-    alone = measure(only_tokens, tokens.queries, few)
+    measured = measure(search, tokens.queries)
+    alone = measure(only_tokens, tokens.queries)
     measured["scoring_share"] = max(0.0, 1 - alone["mean_ms"] / measured["mean_ms"])
     report(f"xtr-tf {name}", f"k'={k_prime}, {leaves} leaves", threads, k_prime, {**measured, **details})
 

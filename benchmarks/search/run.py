@@ -7,6 +7,7 @@ environments of their own, made under `.bench/`; real vectors come from the meas
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from curves import milliseconds_at, overlap, points_of, ratios, reciprocal_rank
+from curves import median_of_rounds, milliseconds_at, overlap, points_of, ratios, reciprocal_rank
 from environments import PACKAGES, environment
 from token_set import TokenSet
 from truth import exact_answers
@@ -58,28 +59,33 @@ def prepare_vectors(tokens: int) -> Path:
     return out
 
 
-def run_engine(
-    name: str, python: Path, vectors: Path, arguments: argparse.Namespace
-) -> Iterator[dict[str, Any]]:
-    """Builds an engine's index unless it is there, then measures it; yields its points."""
-    index = WORK / "search" / f"{vectors.name}-{arguments.tokens}" / name
-    common = ["--vectors", str(vectors), "--tokens", str(arguments.tokens), "--index", str(index)]
-    script = str(HERE / f"engine_{name}.py")
+def build_engine(name: str, python: Path, vectors: Path, tokens: int) -> None:
+    """Builds an engine's index unless it is there."""
+    index = _index(name, vectors, tokens)
     if not (index / "complete").is_file():
-        _call([str(python), script, "build", *common], 2)
+        _call([str(python), str(HERE / f"engine_{name}.py"), "build", *_common(name, vectors, tokens)], 2)
         (index / "complete").touch()
-    for threads in arguments.threads:
-        limits = [
-            "--threads",
-            str(threads),
-            "--repeats",
-            str(arguments.repeats),
-            "--queries",
-            str(arguments.queries),
-        ]
-        for line in _call([str(python), script, "measure", *common, *limits], threads):
-            if line.startswith("POINT "):
-                yield json.loads(line.removeprefix("POINT "))
+
+
+def measure_engine(
+    name: str, python: Path, vectors: Path, arguments: argparse.Namespace, threads: int
+) -> Iterator[dict[str, Any]]:
+    """Measures every setting of an engine once; yields its points."""
+    common = _common(name, vectors, arguments.tokens)
+    limits = ["--threads", str(threads), "--queries", str(arguments.queries)]
+    script = str(HERE / f"engine_{name}.py")
+    for line in _call([str(python), script, "measure", *common, *limits], threads):
+        if line.startswith("POINT "):
+            yield json.loads(line.removeprefix("POINT "))
+
+
+def _index(name: str, vectors: Path, tokens: int) -> Path:
+    return WORK / "search" / f"{vectors.name}-{tokens}" / name
+
+
+def _common(name: str, vectors: Path, tokens: int) -> list[str]:
+    index = _index(name, vectors, tokens)
+    return ["--vectors", str(vectors), "--tokens", str(tokens), "--index", str(index)]
 
 
 def _call(command: list[str], threads: int) -> list[str]:
@@ -161,7 +167,7 @@ def main() -> None:
     parser.add_argument("--large", action="store_true", help="5M tokens instead of 1M")
     parser.add_argument("--tokens", type=int, default=0, help="another number of tokens")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="in each of which every engine has its turn")
     parser.add_argument("--queries", type=int, default=100)
     parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=list(ENGINES))
     arguments = parser.parse_args()
@@ -174,18 +180,26 @@ def main() -> None:
     print(f"{len(tokens.vectors)} tokens of {tokens.num_documents} passages: {tokens.source}")
     cache = WORK / "search" / f"{vectors.name}-{arguments.tokens}" / f"exact-{arguments.queries}.npz"
     exact = exact_answers(tokens, cache)
-    records: list[dict[str, Any]] = []
+    pythons = {
+        name: Path(sys.executable) if ENGINES[name] is None else environment(WORK, ENGINES[name])
+        for name in arguments.engines
+    }
+    engines = {name: python for name, python in pythons.items() if python is not None}
+    print("; ".join(", ".join(PACKAGES[home]) for name in engines if (home := ENGINES[name])))
+    for name, python in engines.items():
+        print(f"building {name}", flush=True)
+        build_engine(name, python, vectors, arguments.tokens)
+    measured: list[dict[str, Any]] = []
+    # By turns, so that a slow minute of the machine does not fall on one engine alone.
+    for number, threads in itertools.product(range(arguments.rounds), arguments.threads):
+        for name, python in engines.items():
+            print(f"round {number + 1}, {threads} thread(s): {name}", flush=True)
+            measured += measure_engine(name, python, vectors, arguments, threads)
+    records = median_of_rounds(measured)
     print(HEADER)
-    for name in arguments.engines:
-        home = ENGINES[name]
-        python = Path(sys.executable) if home is None else environment(WORK, home)
-        if python is None:
-            continue
-        print(f"{name} ({', '.join(PACKAGES[home])})" if home else name, flush=True)
-        for record in run_engine(name, python, vectors, arguments):
-            judge(record, tokens, exact)
-            records.append(record)
-            print(table_row(record, len(tokens.vectors)), flush=True)
+    for record in records:
+        judge(record, tokens, exact)
+        print(table_row(record, len(tokens.vectors)), flush=True)
     from plot import plot
 
     plot(records, HERE / "latency_overlap.svg")

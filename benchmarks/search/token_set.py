@@ -52,7 +52,7 @@ class TokenSet:
 
 
 Build = Callable[[TokenSet, Path], None]
-Run = Callable[[TokenSet, Path, int, int], None]
+Run = Callable[[TokenSet, Path, int], None]
 
 
 def engine_main(description: str | None, build: Build, run: Run) -> None:
@@ -61,14 +61,14 @@ def engine_main(description: str | None, build: Build, run: Run) -> None:
     Args:
         description: Shown by `--help`.
         build: Given the tokens and the index's folder.
-        run: Given the tokens, the index's folder, the threads and how often queries are repeated.
+        run: Given the tokens, the index's folder and the threads.
     """
     arguments = _arguments(description)
     tokens = TokenSet(arguments.vectors, arguments.tokens, arguments.queries)
     if arguments.step == "build":
         build(tokens, arguments.index)
     else:
-        run(tokens, arguments.index, arguments.threads, arguments.repeats)
+        run(tokens, arguments.index, arguments.threads)
 
 
 def _arguments(description: str | None) -> argparse.Namespace:
@@ -78,7 +78,6 @@ def _arguments(description: str | None) -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, required=True)
     parser.add_argument("--index", type=Path, required=True)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--queries", type=int, default=QUERIES)
     arguments = parser.parse_args()
     if arguments.step == "measure":
@@ -100,33 +99,27 @@ def resident_bytes() -> int:
     raise RuntimeError("this kernel does not say how much memory a process holds")
 
 
-def measure(
-    search: Callable[[np.ndarray], Sequence[int]], queries: Sequence[np.ndarray], repeats: int
-) -> dict[str, Any]:
-    """Times queries one at a time; of each query's `repeats` the median counts.
+def measure(search: Callable[[np.ndarray], Sequence[int]], queries: Sequence[np.ndarray]) -> dict[str, Any]:
+    """Times queries one at a time.
 
     Args:
         search: From a query's vectors to the ordinals of its best documents.
         queries: The queries.
-        repeats: How often each is asked.
 
     Returns:
         Percentiles in milliseconds and the documents found.
     """
     for query in queries[:10]:
         search(query)
-    times = np.empty((repeats, len(queries)))
+    times = np.empty(len(queries))
     found: list[list[int]] = []
-    for repeat in range(repeats):
-        for number, query in enumerate(queries):
-            start = time.perf_counter()
-            documents = search(query)
-            times[repeat, number] = time.perf_counter() - start
-            if repeat == 0:
-                found.append([int(document) for document in documents[:TOP_K]])
-    typical = np.median(times, axis=0) * 1e3
-    p50, p99 = np.percentile(typical, [50, 99])
-    return {"p50_ms": float(p50), "p99_ms": float(p99), "mean_ms": float(typical.mean()), "found": found}
+    for number, query in enumerate(queries):
+        start = time.perf_counter()
+        documents = search(query)
+        times[number] = 1e3 * (time.perf_counter() - start)
+        found.append([int(document) for document in documents[:TOP_K]])
+    p50, p99 = np.percentile(times, [50, 99])
+    return {"p50_ms": float(p50), "p99_ms": float(p99), "mean_ms": float(times.mean()), "found": found}
 
 
 def report(engine: str, setting: str, threads: int, k_prime: int | None, measured: dict[str, Any]) -> None:

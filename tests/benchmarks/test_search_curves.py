@@ -37,3 +37,12 @@ def test_overlap_and_reciprocal_rank(curves):
     exact = np.array([[1, 2], [3, 4]])
     assert curves.overlap([[2, 1], [3, 9]], exact) == 0.75
     assert curves.reciprocal_rank([[5, 1], [3, 9], [7]], [{1}, {3}, {0}]) == pytest.approx(0.5)
+
+
+def test_rounds_are_joined_by_their_median(curves):
+    rounds = [
+        {"engine": "a", "threads": 1, "setting": "x", "p50_ms": p50, "found": [[1]], "disk_bytes": 7}
+        for p50 in (3.0, 9.0, 2.0)
+    ]
+    other = {**rounds[0], "setting": "y", "p50_ms": 5.0}
+    assert curves.median_of_rounds([*rounds, other]) == [{**rounds[0], "p50_ms": 3.0}, other]
