@@ -21,18 +21,19 @@ _QUERIES_AT_ONCE = 256
 
 
 class LoadedEncoder:
-    """Encodes with `Encoder` and `Tokenizer`, documents as `xtr-tf encode` does by default.
+    """Encodes with `Encoder` and `Tokenizer`, documents as `xtr-tf encode` does.
 
     Long documents are split into passages, so none is cut; vectors are rounded to float16 as in an index.
 
     Args:
         encoder: The encoder.
         tokenizer: Its tokenizer.
+        config: How documents are split and pruned; by the command's defaults if None.
     """
 
-    def __init__(self, encoder: Encoder, tokenizer: Tokenizer) -> None:
+    def __init__(self, encoder: Encoder, tokenizer: Tokenizer, config: EncodingConfig | None = None) -> None:
         self._tokenizer = tokenizer
-        self._documents = DocumentEncoder(encoder, tokenizer, EncodingConfig())
+        self._documents = DocumentEncoder(encoder, tokenizer, config or EncodingConfig())
 
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
         def encode(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
