@@ -63,8 +63,7 @@ def measure(options: argparse.Namespace, report: Report) -> None:
 
 def make_models(folder: Path) -> None:
     """Exports the models unless they are there, made by the code as it is."""
-    sources = [HERE / "models.py", *sorted((ROOT / "xtr_tf" / "export").glob("*.py"))]
-    sources += sorted((ROOT / "xtr_tf" / "retriever").glob("*.py"))
+    sources = [HERE / "models.py", *sorted((ROOT / "xtr_tf").rglob("*.py"))]
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     stamp = folder / "models.sha256"
     if stamp.is_file() and stamp.read_text() == digest:
