@@ -5,7 +5,8 @@
     python load.py batches MODEL_DIRECTORY ROUNDS
 
 Prints one JSON object. `alternate` calls the model in this process, over gRPC and over REST by turns, so
-that whatever else the machine does falls on all three alike. `batches` calls it in this process with one
+that whatever else the machine does falls on all alike, and makes empty calls between them: what gRPC in
+Python costs whatever is called. `batches` calls it in this process with one
 query and with many: what batching could bring if serving cost nothing.
 """
 
@@ -20,6 +21,9 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from serving.client import AsyncClient, Client
 from xtr_tf.runtime import SavedModelSession
@@ -43,6 +47,7 @@ def alternate(target: str, rest_port: int, directory: str, rounds: int) -> dict[
     session = _session(directory)
     client = Client(target)
     connection = http.client.HTTPConnection("127.0.0.1", rest_port)
+    health = health_pb2_grpc.HealthStub(grpc.insecure_channel(target))
 
     def over_rest(query: str) -> None:
         connection.request("POST", "/v1/models/default:predict", json.dumps({"instances": [query]}))
@@ -52,6 +57,7 @@ def alternate(target: str, rest_port: int, directory: str, rounds: int) -> dict[
         "in_process": lambda query: session.run("serving_default", {"query": [query]}),
         "grpc": client.search,
         "rest": over_rest,
+        "empty": lambda _: health.Check(health_pb2.HealthCheckRequest()),
     }
     texts = queries()
     times: dict[str, list[float]] = {name: [] for name in ways}
