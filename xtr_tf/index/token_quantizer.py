@@ -16,6 +16,7 @@ import numpy as np
 from xtr_tf.config.schema import IndexConfig
 from xtr_tf.errors import InputError
 from xtr_tf.index import anisotropic
+from xtr_tf.index.kmeans import nearest_centres, train_centres
 from xtr_tf.index.rules import number_of_cells, sample_size
 from xtr_tf.index.token_index import TokenIndex
 from xtr_tf.index.vector_source import VectorSource
@@ -39,8 +40,7 @@ class TokenQuantizer:
 
     def assign(self, vectors: np.ndarray) -> np.ndarray:
         """Returns the nearest cell (L2) of each vector, `[tokens]` of `cell_dtype`."""
-        _, cells = faiss.knn(np.ascontiguousarray(vectors, np.float32), self.centres, 1)
-        return cells[:, 0].astype(self.cell_dtype)
+        return nearest_centres(vectors.astype(np.float32, copy=False), self.centres).astype(self.cell_dtype)
 
     def encode(self, vectors: np.ndarray, cells: np.ndarray) -> np.ndarray:
         """Returns packed 4-bit codes, `[tokens, ceil(blocks / 2)]` uint8."""
@@ -86,9 +86,8 @@ def train_quantizer(source: VectorSource, config: IndexConfig) -> TokenQuantizer
     sample = source.take(np.sort(chosen))
     if not np.isfinite(sample).all():
         raise InputError("Token vectors must be finite; encode the corpus again. Received: NaN or infinity.")
-    centres = _train_centres(sample, cells, config)
-    _, assigned = faiss.knn(sample, centres, 1)
-    residuals = sample - centres[assigned[:, 0]]
+    centres = train_centres(sample, cells, config.training_rounds, config.seed + 1)
+    residuals = sample - centres[nearest_centres(sample, centres)]
     return TokenQuantizer(
         centres=centres,
         codebook=_train_codebook(residuals, config.dims_per_block),
@@ -105,19 +104,6 @@ def quantizer_of(index: TokenIndex) -> TokenQuantizer:
         multipliers=np.array(index.array("multipliers")),
         threshold=index.config.anisotropic_threshold,
     )
-
-
-def _train_centres(sample: np.ndarray, cells: int, config: IndexConfig) -> np.ndarray:
-    kmeans = faiss.Kmeans(
-        sample.shape[1],
-        cells,
-        niter=config.training_rounds,
-        seed=config.seed + 1,
-        min_points_per_centroid=1,
-        max_points_per_centroid=len(sample),
-    )
-    kmeans.train(sample)
-    return np.asarray(kmeans.centroids)
 
 
 def _train_codebook(residuals: np.ndarray, dims_per_block: int) -> np.ndarray:

@@ -1,0 +1,67 @@
+"""k-means cells: their centres, and the nearest one of every vector.
+
+Lloyd's rounds over blocks, by plain matrix products: a few times faster than FAISS' own on CPUs, whose exact
+search does not use wide matrix products. Empty cells are split off large ones as in FAISS.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from faiss.contrib.clustering import reassign_centroids
+
+# Similarities held at once: 64 MiB.
+_MAX_SIMILARITIES = 1 << 24
+
+
+def train_centres(sample: np.ndarray, cells: int, rounds: int, seed: int) -> np.ndarray:
+    """Finds centres of a sample.
+
+    Args:
+        sample: `[vectors, dim]` float32, at least as many as cells.
+        cells: Centres to find.
+        rounds: How often vectors are assigned and centres moved.
+        seed: Of the vectors to begin with, and of splits.
+
+    Returns:
+        `[cells, dim]` float32.
+    """
+    generator = np.random.RandomState(seed)
+    centres = sample[generator.choice(len(sample), cells, replace=False)]
+    for _ in range(rounds):
+        nearest = nearest_centres(sample, centres)
+        counts = np.bincount(nearest, minlength=cells)
+        centres = _sums(sample, nearest, cells) / np.maximum(counts, 1)[:, np.newaxis].astype(np.float32)
+        reassign_centroids(counts, centres, generator)
+    return centres
+
+
+def nearest_centres(vectors: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    """Returns the nearest centre (L2) of each vector, `[vectors]` int64; of equally near ones the first.
+
+    Args:
+        vectors: `[vectors, dim]` float32.
+        centres: `[cells, dim]` float32.
+    """
+    # |x - c|^2 is least where x.c - |c|^2 / 2 is greatest; a column of ones brings in the second part.
+    halves = 0.5 * np.einsum("cd,cd->c", centres, centres)
+    widened = np.concatenate([centres, -halves[:, np.newaxis]], axis=1).T
+    nearest = np.empty(len(vectors), np.int64)
+    rows = max(1, _MAX_SIMILARITIES // len(centres))
+    for start in range(0, len(vectors), rows):
+        block = vectors[start : start + rows]
+        ones = np.ones((len(block), 1), np.float32)
+        similarities = np.concatenate([block, ones], axis=1) @ widened
+        nearest[start : start + rows] = similarities.argmax(axis=1)
+    return nearest
+
+
+def _sums(vectors: np.ndarray, cell_of_vector: np.ndarray, cells: int) -> np.ndarray:
+    """The sum of the vectors of each cell, `[cells, dim]`."""
+    sums = np.zeros((cells, vectors.shape[1]), np.float32)
+    rows = 1 << 16
+    for start in range(0, len(vectors), rows):
+        own = cell_of_vector[start : start + rows]
+        order = np.argsort(own, kind="stable")
+        present, firsts = np.unique(own[order], return_index=True)
+        sums[present] += np.add.reduceat(vectors[start : start + rows][order], firsts, axis=0)
+    return sums
