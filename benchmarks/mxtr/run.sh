@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains the multilingual model of models/mxtr_tiny: vocabulary, start by f_ColBERT, then f_XTR.
+# Trains a small multilingual model from nothing: vocabulary, start by f_ColBERT, then f_XTR.
 #
 #   benchmarks/mxtr/run.sh [STEPS]      # of f_XTR, 4000 if not given; more than before continues
 #

@@ -7,10 +7,11 @@ search does not use wide matrix products. Empty cells are split off large ones a
 from __future__ import annotations
 
 import numpy as np
-from faiss.contrib.clustering import reassign_centroids
 
 # Similarities held at once: 64 MiB.
 _MAX_SIMILARITIES = 1 << 24
+# How far the halves of a split cell move apart, as a share of each coordinate.
+_SPLIT = 1 / 1024
 
 
 def train_centres(sample: np.ndarray, cells: int, rounds: int, seed: int) -> np.ndarray:
@@ -25,13 +26,13 @@ def train_centres(sample: np.ndarray, cells: int, rounds: int, seed: int) -> np.
     Returns:
         `[cells, dim]` float32.
     """
-    generator = np.random.RandomState(seed)
+    generator = np.random.default_rng(seed)
     centres = sample[generator.choice(len(sample), cells, replace=False)]
     for _ in range(rounds):
         nearest = nearest_centres(sample, centres)
         counts = np.bincount(nearest, minlength=cells)
         centres = _sums(sample, nearest, cells) / np.maximum(counts, 1)[:, np.newaxis].astype(np.float32)
-        reassign_centroids(counts, centres, generator)
+        _fill_empty_cells(centres, counts, generator)
     return centres
 
 
@@ -65,3 +66,15 @@ def _sums(vectors: np.ndarray, cell_of_vector: np.ndarray, cells: int) -> np.nda
         present, firsts = np.unique(own[order], return_index=True)
         sums[present] += np.add.reduceat(vectors[start : start + rows][order], firsts, axis=0)
     return sums
+
+
+def _fill_empty_cells(centres: np.ndarray, counts: np.ndarray, generator: np.random.Generator) -> None:
+    """Gives every empty cell one half of another, large ones being the likelier to be split; in place."""
+    apart = np.where(np.arange(centres.shape[1]) % 2, 1 - _SPLIT, 1 + _SPLIT).astype(np.float32)
+    for empty in np.flatnonzero(counts == 0):
+        surplus = np.maximum(counts - 1, 0)
+        large = generator.choice(len(centres), p=surplus / surplus.sum())
+        centres[empty] = centres[large] * apart
+        centres[large] /= apart
+        counts[empty] = counts[large] // 2
+        counts[large] -= counts[empty]
