@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import io
 import re
-import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import sentencepiece
 
+from xtr_tf.corpus.files import write_aside
 from xtr_tf.errors import InputError
 
 # The trainer draws this many lines at random from larger corpora.
@@ -109,9 +109,4 @@ def _explained(error: Exception, vocabulary_size: int, lines: int) -> InputError
 def write_vocabulary(path: Path, content: bytes) -> None:
     """Writes a `.model` file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    staging = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        staging.write_bytes(content)
-        staging.replace(path)
-    finally:
-        staging.unlink(missing_ok=True)
+    write_aside(path, content)
