@@ -9,22 +9,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-DOCUMENTS = (
-    "README.md",
-    "BUILD.md",
-    "CONTRIBUTING.md",
-    "docs/corpus.md",
-    "docs/recipes.md",
-    "serving/README.md",
-)
+FOLDERS = ("", "docs", "serving", "serving/tf_serving", "benchmarks/*", "examples/*")
 COMMAND = str(Path(sys.executable).parent / "xtr-tf")
 
 
 def commands(repository: Path, program: str) -> list[list[str]]:
     """Every call of `program` in a bash block, comments and continuations removed."""
     found = []
-    for document in DOCUMENTS:
-        for block in re.findall(r"```bash\n(.*?)```", (repository / document).read_text(), re.DOTALL):
+    documents = [file for folder in FOLDERS for file in repository.glob(f"{folder}/*.md".lstrip("/"))]
+    for document in documents:
+        for block in re.findall(r"```bash\n(.*?)```", document.read_text(), re.DOTALL):
             for line in block.replace("\\\n", " ").splitlines():
                 words = shlex.split(line, comments=True)
                 if words and words[0] == program:
