@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from xtr_tf.checkpoints.naming import HUGGING_FACE
 from xtr_tf.checkpoints.safetensors_writer import SafetensorsWriter, row_blocks
@@ -38,6 +39,17 @@ def test_import_then_export_then_inspect(golden: Any, tmp_path: Path) -> None:
     assert inspected.returncode == 0
     assert "encoder/relpos_bias/rel_embedding" in inspected.stdout
     assert "[32, 3]" in inspected.stdout
+
+
+def test_compact_halves_the_weights(golden: Any, tmp_path: Path) -> None:
+    assert run("import", golden.path("released_xtr"), "--out", tmp_path / "encoder").returncode == 0
+    compacted = run("compact", tmp_path / "encoder", "--out", tmp_path / "small")
+    assert compacted.returncode == 0, compacted.stderr
+    whole, half = (load_file(tmp_path / name / "weights.safetensors") for name in ("encoder", "small"))
+    assert whole.keys() == half.keys()
+    for name, weight in whole.items():
+        assert half[name].dtype == np.float16
+        np.testing.assert_array_equal(half[name], weight.astype(np.float16))
 
 
 def test_inspect_tells_what_would_be_refused(golden: Any, tmp_path: Path) -> None:
