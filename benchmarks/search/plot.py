@@ -19,15 +19,21 @@ _PANELS = (
         "overlap@10 with exact XTR, k' = 1,000",
         ("xtr-tf scann", "xtr-tf scann-int8", "xtr-tf core", "FAISS"),
     ),
-    ("overlap_colbert", "overlap@10 with exact f_ColBERT", ("xtr-tf scann", "xtr-warp-rs", "fast-plaid")),
+    (
+        "overlap_colbert",
+        "overlap@10 with exact f_ColBERT",
+        ("xtr-tf scann", "xtr-tf rescored", "xtr-warp-rs", "fast-plaid", "notebook"),
+    ),
 )
 _COLOURS = {
     "xtr-tf scann": "#d1495b",
     "xtr-tf scann-int8": "#e08e45",
     "xtr-tf core": "#8f6fc1",
+    "xtr-tf rescored": "#e08e45",
     "FAISS": "#2e86ab",
     "xtr-warp-rs": "#3a9d6e",
     "fast-plaid": "#7f8c3a",
+    "notebook": "#8d6e63",
 }
 
 
