@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.core.protobuf.config_pb2 import ConfigProto
 
 from xtr_tf.errors import InputError
 from xtr_tf.export import ModelCard, exporter
@@ -52,16 +51,6 @@ def test_parameters_have_the_models_defaults(exact_session):
     assert default["document_ids"].tolist() == found["document_ids"].tolist()
     assert default["document_ids"].shape == (1, 5)
     assert exact_session.run("search", {"query": ["nile"], "top_k": 2})["document_ids"].shape == (1, 2)
-
-
-def test_functions_are_not_rewritten_at_their_first_call(exact_export):
-    graph = read_meta_graph(exact_export).graph_def
-    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
-    configs = [node.attr["config_proto"].s for node in nodes if "config_proto" in node.attr]
-    rewriting = [ConfigProto.FromString(config).graph_options.rewrite_options for config in configs]
-    assert configs
-    assert all(options.disable_meta_optimizer for options in rewriting)
-    assert not tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer")
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import tensorflow as tf
@@ -59,11 +58,10 @@ def export_retriever(
         InputError: The version exists, or the model did not pass; nothing is left behind.
     """
     base = Path(base)
+    signatures = build_signatures(retriever)
+    cases = record_cases(retriever, signatures, list(queries or default_queries(retriever)))
     with new_version(base, version) as (staging, final):
-        with _without_graph_rewriting():
-            signatures = build_signatures(retriever)
-            cases = record_cases(retriever, signatures, list(queries or default_queries(retriever)))
-            tf.saved_model.save(retriever, str(staging), signatures=signatures)
+        tf.saved_model.save(retriever, str(staging), signatures=signatures)
         write_cases(staging, cases)
         warm_up = write_warm_up(staging, base.resolve().name, cases)
         dataclasses.replace(card, warm_up=warm_up).write(staging)
@@ -74,19 +72,3 @@ def export_retriever(
                 f"{'; '.join(report.problems[:3])}. Received: {str(final)!r}."
             )
     return Export(final, report)
-
-
-@contextmanager
-def _without_graph_rewriting() -> Iterator[None]:
-    """Functions saved inside tell whoever loads them to run them as they are.
-
-    Rewriting a signature's graph at its first call takes as long as all else that the call does, and
-    makes none of the later ones faster: their time is in a few large ops.
-    """
-    key = "disable_meta_optimizer"
-    before = tf.config.optimizer.get_experimental_options()
-    tf.config.optimizer.set_experimental_options({**before, key: True})
-    try:
-        yield
-    finally:
-        tf.config.optimizer.set_experimental_options({**before, key: before.get(key, False)})
