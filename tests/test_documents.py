@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-FOLDERS = ("", "docs", "serving", "serving/tf_serving", "benchmarks/*", "examples/*")
+FOLDERS = ("", "docs", "serving", "serving/tf_serving", "benchmarks", "benchmarks/*", "examples/*")
 COMMAND = str(Path(sys.executable).parent / "xtr-tf")
 
 

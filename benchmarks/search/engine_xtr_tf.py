@@ -67,11 +67,17 @@ def _export(index, folder: Path) -> None:  # type: ignore[no-untyped-def]
         tf.TensorSpec([], tf.int32, name="leaves"),
     ]
 
+    def mask(vectors):  # type: ignore[no-untyped-def]
+        return tf.ones([1, tf.shape(vectors)[0]], tf.bool)
+
+    def rank(vectors, k_prime, leaves, top_k):  # type: ignore[no-untyped-def]
+        hits = module.searcher.search(vectors, k_prime, leaves)
+        documents = module.document_of_token
+        return score_documents(hits, mask(vectors), documents, index.num_documents, top_k)
+
     @tf.function(input_signature=signature)
     def search(vectors, k_prime, leaves):  # type: ignore[no-untyped-def]
-        hits = module.searcher.search(vectors, k_prime, leaves)
-        mask = tf.ones([1, tf.shape(vectors)[0]], tf.bool)
-        return score_documents(hits, mask, module.document_of_token, index.num_documents, TOP_K)._asdict()
+        return rank(vectors, k_prime, leaves, TOP_K)._asdict()
 
     @tf.function(input_signature=signature)
     def tokens(vectors, k_prime, leaves):  # type: ignore[no-untyped-def]
@@ -84,12 +90,9 @@ def _export(index, folder: Path) -> None:  # type: ignore[no-untyped-def]
 
         @tf.function(input_signature=[*signature, tf.TensorSpec([], tf.int32, name="candidates")])
         def rescore(vectors, k_prime, leaves, candidates):  # type: ignore[no-untyped-def]
-            hits = module.searcher.search(vectors, k_prime, leaves)
-            mask = tf.ones([1, tf.shape(vectors)[0]], tf.bool)
-            ranked = score_documents(hits, mask, module.document_of_token, index.num_documents, candidates)
-            ranked = rescore_documents(
-                ranked, vectors[tf.newaxis], mask, module.searcher.vectors_of, module.offsets
-            )
+            ranked = rank(vectors, k_prime, leaves, candidates)
+            queries, vectors_of = vectors[tf.newaxis], module.searcher.vectors_of
+            ranked = rescore_documents(ranked, queries, mask(vectors), vectors_of, module.offsets)
             return {"ordinals": ranked.ordinals[:, :TOP_K]}
 
         signatures["rescore"] = rescore
