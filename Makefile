@@ -1,6 +1,9 @@
 # Every target sets up what it needs first; `make help` lists them.
 SHELL := bash
 PYTHON := .venv/bin/python
+# Tests run in this many processes, each file's in one.
+WORKERS ?= 2
+PYTEST := $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-all lint format docs lock clean parity-env parity bench-encode bench-train bench-index bench-serve bench-search claims
@@ -15,10 +18,10 @@ run: setup ## Run the product's main job end to end on the embedded example
 	@examples/run_atlas.sh
 
 test: setup ## Run the tests, without the slow ones
-	@$(PYTHON) -m pytest
+	@$(PYTEST)
 
 test-all: setup ## Run every test, the slow ones too
-	@$(PYTHON) -m pytest -m "slow or not slow"
+	@$(PYTEST) -m "slow or not slow"
 
 lint: setup ## Check style and types
 	@$(PYTHON) -m ruff check .
@@ -44,7 +47,7 @@ parity: setup parity-env ## Compare with transformers: fresh random weights, rea
 	  tests/checkpoints/test_mesh_tensorflow.py tests/checkpoints/test_export_parity.py
 
 bench-encode: setup parity-env ## Compare the encoder's speed with transformers on torch
-	@$(PYTHON) -W ignore benchmarks/encode/run.py
+	@$(PYTHON) -W ignore benchmarks/encode/run.py $(ARGS)
 
 bench-train: setup parity-env ## Compare the training step's speed and memory with torch
 	@$(PYTHON) -W ignore benchmarks/train/run.py $(ARGS)
