@@ -16,9 +16,7 @@ step() {
   "$@"
 }
 
-if [ ! -f "$out/vocabulary.model" ]; then
-  step xtr-tf tokenizer train examples/atlas --vocabulary-size 6000 --out "$out/vocabulary.model"
-fi
+mkdir -p "$out"
 step xtr-tf pipeline run --config examples/configs/atlas_pipeline.yaml
 
 show xtr-tf serve --model-base "$out/models" --port 0 --rest-port -1

@@ -19,6 +19,7 @@ import numpy as np
 from xtr_tf.config.schema import IndexConfig
 from xtr_tf.corpus.token_vectors import TokenVectors
 from xtr_tf.index.rules import LEAVES_SHARE, TOKENS_PER_K_PRIME, number_of_cells, sample_size
+from xtr_tf.runtime import peak_resident_bytes
 
 if TYPE_CHECKING:
     from xtr_tf.search.token_hits import TokenHits
@@ -55,6 +56,7 @@ def build_scann(vectors: Path, out: Path, queries: Path) -> dict[str, float]:
             num_leaves_to_search=_leaves(corpus.num_tokens),
             training_sample_size=sample_size(corpus.num_tokens, cells),
             training_iterations=settings.training_rounds,
+            min_partition_size=1,  # as ours; its default of 50 would throw rare words' cells away
         )
         .score_ah(settings.dims_per_block, anisotropic_quantization_threshold=settings.anisotropic_threshold)
         .build()
@@ -103,7 +105,7 @@ def _rank(hits: TokenHits, corpus: object, rows: np.ndarray, out: Path) -> None:
 
 
 def _peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    return peak_resident_bytes() / 1e9
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from truth import exact_answers
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 WORK = REPOSITORY / ".bench"
+DEFAULT_TOKENS = 1_000_000
 # Engine to the environment it needs; None is xtr-tf's own.
 ENGINES = {"xtr_tf": None, "faiss": None, "notebook": None, "warp": "warp", "plaid": "plaid"}
 
@@ -172,7 +173,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=100)
     parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=list(ENGINES))
     arguments = parser.parse_args()
-    arguments.tokens = arguments.tokens or (5_000_000 if arguments.large else 1_000_000)
+    arguments.tokens = arguments.tokens or (5_000_000 if arguments.large else DEFAULT_TOKENS)
     vectors = prepare_vectors(arguments.tokens)
     tokens = TokenSet(vectors, arguments.tokens, arguments.queries)
     load = os.getloadavg()[0]
@@ -191,7 +192,7 @@ def main() -> None:
         print(f"building {name}", flush=True)
         build_engine(name, python, vectors, arguments.tokens)
     measured: list[dict[str, Any]] = []
-    # By turns, so that a slow minute of the machine does not fall on one engine alone.
+    # By turns, so that over several rounds a slow minute of the machine does not fall on one engine alone.
     for number, threads in itertools.product(range(arguments.rounds), arguments.threads):
         for name, python in engines.items():
             print(f"round {number + 1}, {threads} thread(s): {name}", flush=True)
@@ -201,9 +202,10 @@ def main() -> None:
     for record in records:
         judge(record, tokens, exact)
         print(table_row(record, len(tokens.vectors)), flush=True)
-    from plot import plot
+    if arguments.engines == list(ENGINES) and arguments.tokens == DEFAULT_TOKENS:
+        from plot import plot
 
-    plot(records, HERE / "latency_overlap.svg")
+        plot(records, HERE / "latency_overlap.svg")
     print(f"load {load:.1f} before, {os.getloadavg()[0]:.1f} after")
     print(summarise(records, len(tokens.vectors)))
 

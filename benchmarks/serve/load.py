@@ -6,8 +6,10 @@
 
 Prints one JSON object. `alternate` calls the model in this process, over gRPC and over REST by turns, so
 that whatever else the machine does falls on all alike, and makes empty calls between them: what gRPC in
-Python costs whatever is called. `batches` calls it in this process with one
-query and with many: what batching could bring if serving cost nothing.
+Python costs whatever is called. Both once more after a pause, for while a model is asked over a wire, caller
+and model wait for each other by turns, and who has waited begins with cold caches on a core that slept.
+`batches` calls the model in this process with one query and with many: what batching could bring if serving
+cost nothing.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from xtr_tf.runtime import SavedModelSession
 
 ATLAS = Path(__file__).resolve().parents[2] / "examples" / "atlas"
 BLOCK = 50
+PAUSE_SECONDS = 0.004
 
 
 def _session(directory: str) -> SavedModelSession:
@@ -53,18 +56,27 @@ def alternate(target: str, rest_port: int, directory: str, rounds: int) -> dict[
         connection.request("POST", "/v1/models/default:predict", json.dumps({"instances": [query]}))
         json.loads(connection.getresponse().read())
 
-    ways: dict[str, Callable[[str], object]] = {
-        "in_process": lambda query: session.run("serving_default", {"query": [query]}),
-        "grpc": client.search,
-        "rest": over_rest,
-        "empty": lambda _: health.Check(health_pb2.HealthCheckRequest()),
+    def in_process(query: str) -> None:
+        session.run("serving_default", {"query": [query]})
+
+    def empty(_: str) -> None:
+        health.Check(health_pb2.HealthCheckRequest())
+
+    ways: dict[str, tuple[Callable[[str], object], float]] = {
+        "in_process": (in_process, 0),
+        "grpc": (client.search, 0),
+        "rest": (over_rest, 0),
+        "empty": (empty, 0),
+        "in_process_paused": (in_process, PAUSE_SECONDS),
+        "empty_paused": (empty, PAUSE_SECONDS),
     }
     texts = queries()
     times: dict[str, list[float]] = {name: [] for name in ways}
     for round_number in range(-1, rounds):  # the first is not counted
-        for name, call in ways.items():
+        for name, (call, pause) in ways.items():
             for number in range(BLOCK):
                 query = texts[(max(round_number, 0) * BLOCK + number) % len(texts)]
+                time.sleep(pause)
                 start = time.perf_counter()
                 call(query)
                 if round_number >= 0:

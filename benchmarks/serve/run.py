@@ -113,13 +113,15 @@ def measure_command(base: Path, report: Report) -> float:
 def measure_overhead(options: argparse.Namespace, base: Path, report: Report) -> float:
     with serving(base) as server:
         found = client("load.py", "alternate", server.target, server.rest_port, base / "1", options.rounds)
-    for way in ("in_process", "grpc", "rest", "empty"):
-        report.say(f"{way:10} p50 {found[f'{way}_p50_ms']:.2f} ms  p99 {found[f'{way}_p99_ms']:.2f} ms")
+    for way in ("in_process", "grpc", "rest", "empty", "in_process_paused", "empty_paused"):
+        report.say(f"{way:17} p50 {found[f'{way}_p50_ms']:.2f} ms  p99 {found[f'{way}_p99_ms']:.2f} ms")
     overhead: float = found["grpc_p50_ms"] - found["in_process_p50_ms"]
     rest = found["rest_p50_ms"] - found["in_process_p50_ms"]
+    woken = found["in_process_paused_p50_ms"] - found["in_process_p50_ms"]
+    report.say(f"overhead at p50: gRPC {overhead:.2f} ms, REST {rest:.2f} ms")
     report.say(
-        f"overhead at p50: gRPC {overhead:.2f} ms, of which an empty call is {found['empty_p50_ms']:.2f} ms; "
-        f"REST {rest:.2f} ms"
+        f"of which, where caller and model have paused: an empty call {found['empty_paused_p50_ms']:.2f} ms, "
+        f"the model's own slower start {woken:.2f} ms"
     )
     return overhead
 

@@ -143,8 +143,7 @@ MEASURED_IMPORT = """
 import sys
 import sentencepiece, xtr_tf.checkpoints.importing as importing
 from xtr_tf.config.schema import TokenizerConfig
-def peak():
-    return next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmHWM"))
+from xtr_tf.runtime import peak_resident_bytes as peak
 before = peak()
 source, out, tokenizer = sys.argv[1:]
 importing.import_checkpoint(source, out, tokenizer=TokenizerConfig(model=tokenizer), projection_seed=0)

@@ -70,6 +70,7 @@ def build(
     from xtr_tf.corpus.token_vectors import TokenVectors
     from xtr_tf.index.build import build_index
     from xtr_tf.refresh.build_in_parts import build_in_parts
+    from xtr_tf.runtime import peak_resident_bytes
 
     _refuse_existing(out)
     shards_runner = chosen_runner(runner, context.args)
@@ -82,7 +83,7 @@ def build(
     typer.echo(
         f"{out}: {kind} index of {index.num_documents:,} documents, {index.num_tokens:,} tokens, "
         f"{index.num_bytes / index.num_tokens:.1f} bytes a token, {seconds:.1f} s, "
-        f"peak memory {_peak_gigabytes():.1f} GB"
+        f"peak memory {peak_resident_bytes() / 1e9:.1f} GB"
     )
 
 
@@ -142,9 +143,3 @@ def _refuse_existing(out: Path) -> None:
 
     if out.exists():
         raise InputError(f"The directory exists; choose another one. Received: {str(out)!r}.")
-
-
-def _peak_gigabytes() -> float:
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6

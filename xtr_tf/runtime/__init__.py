@@ -1,5 +1,6 @@
 """Running SavedModels through TensorFlow's C library, without Python TensorFlow."""
 
+from xtr_tf.runtime.memory import peak_resident_bytes as peak_resident_bytes
 from xtr_tf.runtime.memory import release_free_memory as release_free_memory
 from xtr_tf.runtime.memory import release_unused_code as release_unused_code
 from xtr_tf.runtime.saved_model_session import SavedModelSession as SavedModelSession
