@@ -13,7 +13,7 @@ from token_set import TOP_K, TokenSet, built, engine_main, measure, report, resi
 NPROBES = (5, 10, 20, 50, 100, 200)
 K_PRIME = 1_000
 # The cells that FAISS' guidelines give a million vectors at least, and as many as xtr-tf takes. Vectors are
-# coded as they are, as their distance from the cell (`fsr`), and so with the hits scored again by eight bits a
+# coded as they are, as their distance from the cell (`fsr`), and so with the hits scored again by 8 bits a
 # dimension.
 FACTORIES = (
     "IVF1000,PQ64x4fs",
