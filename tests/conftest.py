@@ -10,9 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+# How long an example takes says more of the machine than of the code, and none is kept between runs.
+settings.register_profile("tests", deadline=None, database=None)
+settings.load_profile("tests")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

@@ -1,4 +1,4 @@
-"""The commands that the documents show exist: make targets, subcommands and their options."""
+"""The commands that the documents show exist, with their options, and those of the README's parts run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-FOLDERS = ("", "docs", "serving", "serving/tf_serving", "benchmarks", "benchmarks/*", "examples/*")
+import pytest
+
+FOLDERS = ("", "docs", "serving", "serving/tf_serving", "benchmarks", "benchmarks/*", "examples/*", "models/*")
 COMMAND = str(Path(sys.executable).parent / "xtr-tf")
 
 
@@ -65,3 +67,18 @@ def help_of(words: list[str]) -> tuple[str, list[str]]:
     )
     assert ended.returncode == 0, f"no such command: xtr-tf {' '.join(words)}"
     return ended.stdout, options
+
+
+@pytest.mark.slow
+def test_the_parts_in_the_readme_run_one_after_the_other(repository: Path, tmp_path: Path) -> None:
+    for name in ("examples", "models"):
+        (tmp_path / name).symlink_to(repository / name)
+    (block,) = re.findall(
+        r"```bash\n([^`]*xtr-tf encode examples/atlas[^`]*)```", (repository / "README.md").read_text()
+    )
+    parts = [shlex.split(line) for line in block.splitlines() if "pipeline" not in line]
+    assert [words[1] for words in parts] == ["encode", "index", "export", "verify", "search"]
+    for words in parts:
+        answer = subprocess.check_output([COMMAND, *words[1:]], cwd=tmp_path, text=True)
+    first = next(line for line in answer.splitlines() if "1" in line.split())
+    assert "Baikal" in first

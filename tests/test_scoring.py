@@ -74,7 +74,7 @@ def corpora(draw):
     return queries, mask, vectors, documents
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     corpus=corpora(),
     k_prime=st.integers(1, 80),
@@ -103,7 +103,7 @@ def test_equals_the_numpy_reference(corpus, k_prime, imputation, filtered, docum
         assert (np.diff(scores[row, : len(found)]) <= 0).all()
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(corpus=corpora())
 def test_retrieving_every_token_gives_f_colbert(corpus):
     queries, mask, vectors, documents = corpus

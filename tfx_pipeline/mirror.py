@@ -6,6 +6,7 @@ left out until it gets its own.
 
 from __future__ import annotations
 
+import logging
 import posixpath
 import shutil
 import threading
@@ -37,7 +38,10 @@ def mirrored(local: Path, remote: str, seconds: float = _SECONDS_BETWEEN) -> Ite
     def watch() -> None:
         nonlocal sent
         while not ended.wait(seconds):
-            sent = _send(local, remote, sent)
+            try:
+                sent = _send(local, remote, sent)
+            except (tf.errors.OpError, OSError) as error:  # storage that fails now may answer the next time
+                logging.warning("Could not send %s to %s: %s.", local, remote, error)
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

@@ -2,12 +2,16 @@
 
 A run in which nothing changed blesses the same model again, and a refresh of a corpus that did not
 change makes the same model again; TFX would push it, and servers would load again what they serve.
+TFX also copies into the version's own folder, where a server that polls finds a part of it; on a
+local file system a version appears whole.
 """
 
 from __future__ import annotations
 
 import json
 import posixpath
+import shutil
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -16,7 +20,10 @@ from tfx.proto import pusher_pb2
 from tfx.types import Artifact, artifact_utils
 from tfx.utils import proto_utils
 
+from tfx_pipeline.config import is_remote
 from xtr_tf.export.model_card import MODEL_CARD_FILE
+
+_STAGING = ".pushing"
 
 
 class PushOnceExecutor(executor.Executor):
@@ -37,7 +44,29 @@ class PushOnceExecutor(executor.Executor):
             pushed = artifact_utils.get_single_instance(output_dict["pushed_model"])
             self._MarkPushed(pushed, newest, posixpath.basename(newest))
             return
-        super().Do(input_dict, output_dict, exec_properties)
+        if is_remote(base):
+            super().Do(input_dict, output_dict, exec_properties)
+        else:
+            self._push_whole(input_dict, output_dict, base, destination)
+
+    def _push_whole(
+        self,
+        input_dict: dict[str, list[Artifact]],
+        output_dict: dict[str, list[Artifact]],
+        base: str,
+        destination: Any,
+    ) -> None:
+        """Pushes under a name that servers pass over, and renames."""
+        staging = Path(base, _STAGING)
+        shutil.rmtree(staging, ignore_errors=True)  # a run that was killed may have left one
+        destination.filesystem.base_directory = str(staging)
+        settings = {"push_destination": proto_utils.proto_to_json(destination)}
+        super().Do(input_dict, output_dict, settings)
+        pushed = artifact_utils.get_single_instance(output_dict["pushed_model"])
+        if version := pushed.get_string_custom_property("pushed_version"):
+            place = (staging / version).rename(Path(base, version))
+            staging.rmdir()
+            self._MarkPushed(pushed, str(place), version)
 
 
 def newest_version(base: str) -> str:

@@ -39,7 +39,8 @@ def run_fn(fn_args: Any) -> None:
     key = key_of(settings["run"], settings["vocabulary_hash"], fn_args.train_files, base)
     with WorkArea(settings["work"]).unfinished("training", key) as work:
         output = work / "run"
-        config = _configure(settings, fn_args.train_files, base, work / "inputs", output)
+        # A dot keeps what is fetched anew each time from being sent back to a remote work area.
+        config = _configure(settings, fn_args.train_files, base, work / ".inputs", output)
         encoder = train(config)
         # Of several workers only the chief has written one.
         if (encoder / MANIFEST_FILE).is_file():

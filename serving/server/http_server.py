@@ -27,7 +27,7 @@ _WRITE_SECONDS = 30.0
 
 @dataclasses.dataclass(frozen=True)
 class HttpRequest:
-    """A request, read whole. Header names are in lower case."""
+    """A request, read whole. Header names are in lower case; HEAD comes as the GET that it stands for."""
 
     method: str
     path: str
@@ -139,6 +139,7 @@ class _Connection:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEADER_BYTES)
         address = writer.get_extra_info("peername")
         self._peer = f"{address[0]}:{address[1]}" if isinstance(address, tuple) else ""
+        self._is_head = False
         self._busy = False
         self._ending = False
 
@@ -185,6 +186,7 @@ class _Connection:
         event = await self._next_event(_IDLE_SECONDS, _HEADER_SECONDS)
         if not isinstance(event, h11.Request):
             return None
+        self._is_head = event.method == b"HEAD"
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
         declared = headers.get("content-length", "")
         if declared.isdigit() and int(declared) > self._max_body_bytes:
@@ -196,9 +198,8 @@ class _Connection:
             body = await asyncio.wait_for(self._read_body(), _BODY_SECONDS)
         except asyncio.TimeoutError:
             raise _BadRequestError(408, "The request did not arrive in time.") from None
-        return HttpRequest(
-            event.method.decode("ascii"), event.target.decode("latin-1"), headers, body, self._peer
-        )
+        method = "GET" if self._is_head else event.method.decode("ascii")
+        return HttpRequest(method, event.target.decode("latin-1"), headers, body, self._peer)
 
     async def _read_body(self) -> bytes:
         body = bytearray()
@@ -242,9 +243,8 @@ class _Connection:
         status = response.status
         reason = http.HTTPStatus(status).phrase if status in http.HTTPStatus._value2member_map_ else ""
         head = self._http.send(h11.Response(status_code=status, headers=headers, reason=reason))
-        await self._write(
-            head + self._http.send(h11.Data(data=response.body)) + self._http.send(h11.EndOfMessage())
-        )
+        body = b"" if self._is_head else response.body
+        await self._write(head + self._http.send(h11.Data(data=body)) + self._http.send(h11.EndOfMessage()))
 
     async def _send_error(self, error: _BadRequestError) -> None:
         if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):

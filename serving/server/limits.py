@@ -1,12 +1,13 @@
 """What one request may ask for, and how many may be under way; more is refused at once.
 
-The limits know the public names of a retriever's inputs (`k_prime`, `top_k`). Another model is
-bound by those on text and rows alone.
+The limits know the public names of a retriever's inputs (`k_prime`, `top_k`, `languages`,
+`encodings`). Another model is bound by those on text and rows alone.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -14,6 +15,11 @@ import numpy as np
 
 from serving.server.status import Code, RequestError, invalid_argument
 from xtr_tf.errors import InputError
+
+# Texts of one input, such as documents to score, for each row that a request may have.
+_TEXTS_OF_A_ROW = 4
+# A query that comes encoded counts as one for each so many of its vectors.
+_VECTORS_OF_A_QUERY = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,19 +51,26 @@ class Limits:
 
     def check(self, inputs: Mapping[str, np.ndarray]) -> int:
         """Checks a request's inputs and returns its number of rows (1 if every input is a scalar)."""
-        rows = max((len(array) for array in inputs.values() if array.ndim), default=1)
+        # Languages are a filter for all queries, however many there are.
+        sizes = (len(array) for name, array in inputs.items() if array.ndim and name != "languages")
+        rows = max(sizes, default=1)
         _at_most("A request may have {} rows", self.max_rows, rows)
         for array in inputs.values():
             if array.dtype.kind == "O" and array.size:
+                _at_most("An input may have {} texts", _TEXTS_OF_A_ROW * self.max_rows, array.size)
                 longest = max(map(len, array.flat))
                 _at_most("A text may have {} bytes", self.max_text_bytes, longest)
-        _at_most(
-            "`k_prime` times the queries may be {}",
-            self.max_k_prime,
-            _scalar(inputs, "k_prime") * max(rows, 1),
-        )
+        k_prime = _scalar(inputs, "k_prime")
+        _at_most("`k_prime` times the queries may be {}", self.max_k_prime, k_prime * max(rows, 1))
+        if (encodings := inputs.get("encodings")) is not None:
+            self._check_vectors(math.prod(encodings.shape[:-1]), k_prime)
         _at_most("`top_k` may be {}", self.max_top_k, _scalar(inputs, "top_k"))
         return rows
+
+    def _check_vectors(self, vectors: int, k_prime: int) -> None:
+        _at_most("A request may have {} query vectors", _VECTORS_OF_A_QUERY * self.max_rows, vectors)
+        most = _VECTORS_OF_A_QUERY * self.max_k_prime
+        _at_most("`k_prime` times the query vectors may be {}", most, k_prime * vectors)
 
 
 class Admission:

@@ -37,8 +37,11 @@ def _machine_available() -> int:
 
 def _container_available() -> int:
     try:
-        limit = (_CGROUP / "memory.max").read_text().strip()
+        limit = int((_CGROUP / "memory.max").read_text())
         used = int((_CGROUP / "memory.current").read_text())
-    except (OSError, ValueError):
+        fields = dict(line.split() for line in (_CGROUP / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):  # no container, or one without a limit ("max")
         return 1 << 62
-    return 1 << 62 if limit == "max" else max(0, int(limit) - used)
+    # Pages of files that were read count as used, and are given up as soon as memory is wanted.
+    cached = sum(int(fields.get(name, 0)) for name in ("inactive_file", "active_file"))
+    return max(0, limit - used + cached)

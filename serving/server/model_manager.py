@@ -66,6 +66,7 @@ class ModelManager:
         self._log = log
         self._on_change = on_change
         self._leaving: list[ModelVersions] = []
+        self._applying: set[asyncio.Task[None]] = set()
         self._refreshing = asyncio.Lock()
         # One thread: no two versions are ever loaded at the same time.
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="loader")
@@ -73,12 +74,12 @@ class ModelManager:
     @property
     def is_ready(self) -> bool:
         """Whether every configured model has a version that answers."""
-        return all(model.available for model in self.models.values())
+        return all(model.loaded for model in self.models.values())
 
     @property
     def depth(self) -> int:
         """Rows that wait for a batch, of all models."""
-        versions = (version for model in self.models.values() for version in model.available)
+        versions = (version for model in self.models.values() for version in model.loaded)
         return sum(version.servable.depth for version in versions if version.servable is not None)
 
     @contextmanager
@@ -106,12 +107,19 @@ class ModelManager:
         return number
 
     async def apply(self, configs: Sequence[ModelConfig]) -> None:
-        """Replaces the configuration and waits until it is carried out.
+        """Replaces the configuration and waits until it is carried out, as it is even if the caller leaves.
 
         Raises:
             RequestError: A label would move to a version that does not answer (nothing is changed
-                then), or a new model has no version that can be loaded.
+                then), or a new model or base path has no version that can be loaded.
         """
+        # A call's task ends with its deadline: what it had begun to load would stay half loaded.
+        task = asyncio.create_task(self._apply(configs))
+        self._applying.add(task)
+        task.add_done_callback(self._applying.discard)
+        await asyncio.shield(task)
+
+    async def _apply(self, configs: Sequence[ModelConfig]) -> None:
         for config in configs:
             if config.name in self.models:
                 self.models[config.name].check_labels(config)
@@ -124,20 +132,29 @@ class ModelManager:
             )
 
     def configure(self, configs: Sequence[ModelConfig]) -> list[str]:
-        """Replaces the configuration, to be carried out by the next refresh; returns the new models."""
-        added = [name for name in (config.name for config in configs) if name not in self.models]
-        kept = {config.name: self.models.get(config.name) or ModelVersions(config) for config in configs}
+        """Replaces the configuration, to be carried out by the next refresh.
+
+        Returns:
+            The models that are new, or come from another base path.
+        """
+        configured: dict[str, ModelVersions] = {}
+        added = []
         for config in configs:
-            kept[config.name].config = config
-        self._leaving.extend(model for name, model in self.models.items() if name not in kept)
-        self.models = kept
+            model = self.models.get(config.name)
+            if model is None or model.config.base_path != config.base_path:
+                model = ModelVersions(config, before=model)
+                added.append(config.name)
+            model.config = config
+            configured[config.name] = model
+        self._leaving.extend(model for name, model in self.models.items() if name not in configured)
+        self.models = configured
         return added
 
     async def refresh(self) -> None:
         """Looks at the disk once and does what follows from it."""
         async with self._refreshing:
             while self._leaving:
-                for version in self._leaving.pop().available:
+                for version in self._leaving.pop().loaded:
                     await self._unload(version)
             for model in list(self.models.values()):
                 await self._refresh_model(model)
@@ -153,9 +170,10 @@ class ModelManager:
 
     async def close(self) -> None:
         """Drains and frees every version."""
+        await asyncio.gather(*self._applying, return_exceptions=True)
         async with self._refreshing:
             for model in (*self.models.values(), *self._leaving):
-                for version in model.available:
+                for version in model.loaded:
                     await self._unload(version)
         self._loader.shutdown()
 
@@ -225,7 +243,10 @@ class ModelManager:
         self._changed(servable.name, version)
 
     def _changed(self, name: str, version: Version) -> None:
-        self._metrics.set_state(name, version.number, version.state.name)
+        model = self.models.get(name)
+        # Of two versions with one number, from the old base path and the new, the metric is the new one's.
+        if model is None or model.versions.get(version.number, version) is version:
+            self._metrics.set_state(name, version.number, version.state.name)
         fields = {"model": name, "version": version.number, "state": version.state.name}
         if version.error is not None:
             fields |= {"code": version.error.code.name, "error": version.error.message}

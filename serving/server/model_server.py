@@ -12,7 +12,7 @@ from serving.server.grpc_server import GrpcServer
 from serving.server.http_server import HttpServer
 from serving.server.limits import Admission
 from serving.server.metrics import Metrics
-from serving.server.model_config import read_model_configs
+from serving.server.model_config import ModelConfig, read_model_configs
 from serving.server.model_manager import ModelManager
 from serving.server.model_service import ModelService
 from serving.server.playground import Playground
@@ -139,19 +139,25 @@ class ModelServer:
         return polls
 
     async def _poll_config(self) -> None:
-        """Applies the model config file whenever what it says changes."""
-        file, known = self.options.model_config_file, list(self.options.models)
+        """Applies the model config file whenever what it says changes, and again while that is refused."""
+        file = self.options.model_config_file
         assert file is not None
+        known: list[ModelConfig] | None = list(self.options.models)
+        refusal = ""
         while True:
             await asyncio.sleep(self.options.poll_seconds)
             try:
                 configs = await asyncio.to_thread(read_model_configs, file)
                 if configs != known:
-                    known = configs
+                    known = None
                     await self._manager.apply(configs)
+                    known = configs
                     self._log.event("config_applied", file=str(file))
+                refusal = ""
             except (InputError, OSError, RequestError) as error:
-                self._log.event("config_refused", error=str(error))
+                if str(error) != refusal:
+                    refusal = str(error)
+                    self._log.event("config_refused", error=refusal)
 
     def _on_change(self) -> None:
         ready = self._manager.is_ready and not self._stopping.is_set()

@@ -73,10 +73,13 @@ class ModelVersions:
 
     Args:
         config: Which versions are wanted, and labels for them.
+        before: What was served under the name from another base path; answers until a version of
+            this one does.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, before: ModelVersions | None = None) -> None:
         self.config = config
+        self.before = before
         self.versions: dict[int, Version] = {}
         #: Whether everything that was on disk at first has been tried.
         self.was_tried = False
@@ -85,6 +88,11 @@ class ModelVersions:
     def available(self) -> list[Version]:
         """Versions that answer, lowest first."""
         return [self.versions[n] for n in sorted(self.versions) if self.versions[n].state == State.AVAILABLE]
+
+    @property
+    def loaded(self) -> list[Version]:
+        """Versions that answer, and those of the base path before that still do."""
+        return self.available if self.before is None else [*self.available, *self.before.loaded]
 
     @property
     def broken(self) -> set[int]:
@@ -105,6 +113,8 @@ class ModelVersions:
             version = self.versions.get(number)
         if version is not None and version.servable is not None:
             return version.servable
+        if self.before is not None and self.before.loaded:
+            return self.before.find(number)
         if not self.was_tried:
             raise RequestError(Code.UNAVAILABLE, f"Model {name} is being loaded; try again soon.")
         what = f"Latest({name})" if number is None else f"Specific({name}, {number})"
@@ -129,10 +139,12 @@ class ModelVersions:
         wanted = set(self.config.policy.choose(found, self.broken))
         if not any(version.number in wanted for version in self.available):
             return []
-        return [version for version in self.available if version.number not in wanted]
+        return [version for version in self.loaded if self._is_replaced(version, wanted)]
 
     def forget(self, found: dict[int, Path]) -> list[int]:
         """Forgets refused versions that are gone, and the oldest of those unloaded; returns them."""
+        if self.before is not None and not self.before.loaded:
+            self.before = None
         ended = [n for n in sorted(self.versions) if self._has_left(n)]
         forgotten = [*ended[:-_REMEMBERED], *(self.broken - found.keys())]
         for number in forgotten:
@@ -149,6 +161,9 @@ class ModelVersions:
                     f"Request to assign label to version {number} of model {config.name},"
                     " which is not currently available for inference",
                 )
+
+    def _is_replaced(self, version: Version, wanted: set[int]) -> bool:
+        return version.number not in wanted or self.versions.get(version.number) is not version
 
     def _has_left(self, number: int) -> bool:
         version = self.versions[number]

@@ -73,11 +73,13 @@ class RestApi:
 
     async def handle(self, request: HttpRequest) -> HttpResponse:
         """Answers one request; never raises."""
-        page = self._pages.get(request.path)
+        page = self._pages.get(request.path.partition("?")[0])
         if page is not None and request.method == "GET":
             return page
         request_id = request_id_or_new(request.headers.get(REQUEST_ID_HEADER))
-        record = RequestRecord("rest", request.method, request_id, lambda: request.peer)
+        # It becomes a metric's label, and clients can invent methods.
+        method = request.method if request.method in ("GET", "POST") else "other"
+        record = RequestRecord("rest", method, request_id, lambda: request.peer)
         try:
             with self._observer.observe(record):
                 response = await self._answer(request, record)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -51,11 +50,6 @@ class Servable:
         default = session.signatures.get(DEFAULT_SIGNATURE)
         if default is not None and batching.max_batch_size > 1 and _is_batchable(default):
             self._batcher = Batcher(pool, partial(self._run, DEFAULT_SIGNATURE), batching, observe_batch)
-
-    @property
-    def directory(self) -> Path:
-        """Where the version was loaded from."""
-        return self.session.directory
 
     @property
     def depth(self) -> int:

@@ -52,6 +52,13 @@ def test_compact_halves_the_weights(golden: Any, tmp_path: Path) -> None:
         np.testing.assert_array_equal(half[name], weight.astype(np.float16))
 
 
+def test_the_current_folder_is_a_checkpoint(golden: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(golden.path("torch_t5"))
+    inspected = run("inspect", ".")
+    assert "lm_head.weight" in inspected.stdout
+    assert "Traceback" not in inspected.stderr
+
+
 def test_inspect_tells_what_would_be_refused(golden: Any, tmp_path: Path) -> None:
     source = Path(shutil.copytree(golden.path("torch_t5"), tmp_path / "source"))
     config = json.loads((source / "config.json").read_text())

@@ -25,7 +25,7 @@ def random_tensors(shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
     return {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(shapes=st.dictionaries(st.text(min_size=1, max_size=9), SHAPES, max_size=5))
 def test_the_package_reads_what_we_stream(tmp_path: Path, shapes: dict[str, tuple[int, ...]]) -> None:
     shapes.pop("__metadata__", None)
@@ -83,7 +83,7 @@ def test_the_writer_refuses_what_its_header_does_not_say(tmp_path: Path) -> None
         pass
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_damaged_file_is_refused_in_one_sentence(tmp_path: Path, data: st.DataObject) -> None:
     whole = tmp_path / "whole.safetensors"

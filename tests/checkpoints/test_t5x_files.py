@@ -171,7 +171,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, content: bytes) -> None:
         read(tmp_path, content)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_truncated_file_is_refused(golden: Any, tmp_path: Path, data: st.DataObject) -> None:
     content = (golden.path("t5x_t5") / "checkpoint").read_bytes()

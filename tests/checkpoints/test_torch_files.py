@@ -168,7 +168,7 @@ def test_random_bytes_never_do_more_than_raise(content: bytes) -> None:
     assert EXECUTED == []
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_damaged_file_is_read_or_refused(torch_file: Path, data: st.DataObject) -> None:
     content = bytearray(torch_file.read_bytes())

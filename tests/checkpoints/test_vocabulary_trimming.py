@@ -42,7 +42,7 @@ def test_a_corpus_is_segmented_as_before(atlas: Path, atlas_vocabulary: Path, lo
     assert_same_segmentation(model, trimmed, texts)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(st.text(min_size=1), min_size=1, max_size=4))
 def test_any_text_is_segmented_as_before(atlas_vocabulary: Path, texts: list[str]) -> None:
     model = SentencePieceModel.read(atlas_vocabulary)

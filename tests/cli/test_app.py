@@ -82,11 +82,12 @@ def test_doctor_names_the_remedy(tmp_path: Path) -> None:
     assert "remedy disk: name a folder that exists." in ended.stdout
 
 
-def test_output_cut_short_by_its_reader_is_no_error() -> None:
+def test_output_cut_short_by_its_reader_ends_without_a_word() -> None:
     ended = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {COMMAND} config presets | true; exit ${{PIPESTATUS[0]}}"],
         capture_output=True,
         text=True,
         check=False,
     )
+    assert ended.returncode == 1
     assert ended.stderr == ""

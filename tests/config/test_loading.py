@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfx_pipeline.config import load_pipeline_config
 from xtr_tf.config.loading import from_mapping, load_config, to_mapping
 from xtr_tf.config.presets import ENCODER_PRESETS, RUN_PRESETS
 from xtr_tf.config.run import RunConfig
@@ -130,3 +131,16 @@ def test_anything_is_either_a_configuration_or_an_input_error(settings: dict[str
     except InputError as error:
         message = str(error)
     assert "Received: " in message
+
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "configs").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_the_examples_load(path: Path) -> None:
+    load = load_pipeline_config if path.stem.endswith("_pipeline") else load_config
+    assert load(path)
+
+
+def test_there_are_examples_of_both_kinds() -> None:
+    assert {path.stem.endswith("_pipeline") for path in EXAMPLES} == {True, False}

@@ -89,9 +89,9 @@ def atlas(repository: Path) -> Path:
     return repository / "examples" / "atlas"
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _load_encoders_once() -> Iterator[None]:
-    """Tests of one process share loaded encoders, as the workers of a job do."""
+    """The tests of a file share loaded encoders, as the workers of a job do."""
     from xtr_tf.corpus.document_encoder import DocumentEncoder
 
     with pytest.MonkeyPatch.context() as patch:

@@ -67,6 +67,7 @@ def write_tfrecord(path: Path, compression: str = "") -> None:
     ("name", "write"),
     [
         ("corpus.jsonl", lambda path: path.write_bytes(jsonl(DOCUMENTS))),
+        ("marked.jsonl", lambda path: path.write_bytes(b"\xef\xbb\xbf" + jsonl(DOCUMENTS))),
         ("corpus.jsonl.gz", lambda path: path.write_bytes(gzip.compress(jsonl(DOCUMENTS)))),
         ("corpus.jsonl.zst", lambda path: path.write_bytes(zstandard.compress(jsonl(DOCUMENTS)))),
         ("corpus.tsv", lambda path: path.write_bytes(tsv(DOCUMENTS))),

@@ -56,7 +56,9 @@ def test_the_whole_corpus_is_encoded_in_order(
     corpus.verify()
     documents = list(CorpusReader(atlas))
     assert corpus.document_ids == [document.id for document in documents]
-    assert corpus.content_hashes == [document.content_hash for document in documents]
+    assert [record.content_hash for record in corpus.documents()] == [
+        document.content_hash for document in documents
+    ]
     assert [record.full_text for record in corpus.documents()] == [
         document.full_text for document in documents
     ]
@@ -174,7 +176,7 @@ def test_only_what_changed_is_encoded_again(
     assert report.counters["documents_encoded"] == 2
     assert report.counters["documents_reused"] == 298
     refreshed, earlier = TokenVectors.open(tmp_path / "vectors"), TokenVectors.open(encoded[0])
-    assert refreshed.document_languages[6] == "xx"
+    assert list(refreshed.documents())[6].language == "xx"
     before = {identifier: ordinal for ordinal, identifier in enumerate(earlier.document_ids)}
     for ordinal, identifier in enumerate(refreshed.document_ids):
         if identifier in ("new", changed["_id"]):

@@ -116,6 +116,8 @@ def test_shards_that_arrived_are_not_encoded_again(
     encode(count)
     assert ran[0] == 1
     assert 0 not in ran
+    encode_corpus(corpus, model, tmp_path / "here", shard_characters=4000)
+    assert content(tmp_path / "there") == content(tmp_path / "here")
 
 
 def test_what_cannot_be_staged_is_refused(corpus: Path, model: Path, bucket: Path, tmp_path: Path) -> None:

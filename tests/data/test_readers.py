@@ -9,12 +9,14 @@ import math
 
 import pytest
 
-from xtr_tf.config.schema import SourceConfig
+from xtr_tf.config.schema import DataConfig, SourceConfig, TokenizerConfig
 from xtr_tf.data.bad_records import BadRecords
 from xtr_tf.data.document import Document
+from xtr_tf.data.lines import read_lines
 from xtr_tf.data.open_source import open_collections, open_source
 from xtr_tf.data.training_example import TrainingExample
 from xtr_tf.errors import InputError
+from xtr_tf.evaluation.datasets.records import read_quoted
 
 FULL = {
     "id": "q1",
@@ -54,6 +56,25 @@ def test_jsonl_in_all_its_forms(tmp_path):
     assert full.negatives[0].id == "d9"
     assert (pair.query, pair.positives[0].content, pair.language) == ("a", "t b", "en")
     assert (triple.positives[0].text, triple.negatives[0].text) == ("d", "e")
+
+
+def test_an_id_of_null_is_none(tmp_path):
+    path = write_lines(
+        tmp_path / "pairs.jsonl",
+        {"id": None, "query": "a", "positive": {"id": None, "text": "b"}},
+        {"id": None, "_id": "q", "query": "a", "positive": {"id": None, "docid": 7, "text": "b"}},
+    )
+    unnamed, named = examples(path)
+    assert (unnamed.id, unnamed.positives[0].id) == ("", "")
+    assert (named.id, named.positives[0].id) == ("q", "7")
+
+
+def test_a_document_of_a_collection_whose_id_is_null_is_a_bad_record(tmp_path):
+    write_lines(tmp_path / "corpus.jsonl", {"_id": "d1", "text": "x"}, {"_id": None, "text": "y"})
+    write_lines(tmp_path / "queries.jsonl", {"_id": "q", "text": "one"})
+    write_lines(tmp_path / "qrels" / "train.tsv", "q\td1\t1")
+    with pytest.raises(InputError, match="line 2: the object has no `_id`"):
+        examples(tmp_path)
 
 
 @pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
@@ -164,7 +185,8 @@ def test_the_example_corpus_is_read(repository):
 
 
 BAD = ["{", "[]", '{"query": "a"}', '{"query": "", "text": "x"}', '{"query": "a", "text": 3}',
-       '{"query": "a", "positives": "x"}', '{"query": "a", "positives": [{"text": ""}]}']  # fmt: skip
+       '{"query": "a", "positives": "x"}', '{"query": "a", "positives": [{"text": ""}]}',
+       r'{"query": "\ud800", "text": "x"}', r'{"query": "a", "text": "\udc00"}']  # fmt: skip
 
 
 def test_bad_records_are_skipped_up_to_the_limit_and_then_named(tmp_path, caplog):
@@ -193,6 +215,34 @@ def test_a_judgement_of_what_is_absent_is_a_bad_record(tmp_path, judgement, sent
         examples(tmp_path)
 
 
+@pytest.mark.parametrize("field", ["id", "query", "title", "text"])
+def test_half_a_character_is_not_utf8(field):
+    record = {"id": "1", "query": "a", "title": "b", "text": "c", field: "\ud83d"}
+    with pytest.raises(ValueError, match="is not UTF-8"):
+        TrainingExample.from_json(record, "en")
+
+
+def test_half_a_character_in_a_query_of_a_collection_is_a_bad_record(tmp_path):
+    write_lines(tmp_path / "corpus.jsonl", {"_id": "d1", "text": "x"})
+    write_lines(tmp_path / "queries.jsonl", {"_id": "q", "text": "\ud83d"})
+    write_lines(tmp_path / "qrels" / "train.tsv", "q\td1\t1")
+    with pytest.raises(InputError, match="line 1: the query is not UTF-8"):
+        examples(tmp_path)
+
+
+@pytest.mark.parametrize("damage", [lambda whole: whole[:-20], lambda whole: whole[:30] + b"\xff" * 60])
+def test_damaged_compressed_files_are_input_errors(tmp_path, damage):
+    lines = "".join(json.dumps({"query": f"{n}", "text": "x" * n}) + "\n" for n in range(200))
+    path = tmp_path / "pairs.jsonl.gz"
+    path.write_bytes(damage(gzip.compress(lines.encode())))
+    with pytest.raises(InputError, match=r"is damaged .*pairs\.jsonl\.gz"):
+        examples(path)
+    with pytest.raises(InputError, match=r"is damaged .*pairs\.jsonl\.gz"):
+        list(read_lines(path))
+    with pytest.raises(InputError, match=r"is damaged .*pairs\.jsonl\.gz"):
+        list(read_quoted(path))
+
+
 def test_unusable_paths_are_input_errors(tmp_path):
     (tmp_path / "x.bin").write_bytes(b"")
     (tmp_path / "broken.jsonl.gz").write_bytes(b"no gzip")
@@ -210,3 +260,23 @@ def test_unusable_paths_are_input_errors(tmp_path):
             examples(tmp_path / path if path else "", **config)
     with pytest.raises(InputError, match="must be a BEIR"):
         open_collections(SourceConfig(path=str(tmp_path / "broken.jsonl.gz")), BadRecords(0))
+
+
+def test_the_current_folder_is_a_data_set(repository, monkeypatch):
+    monkeypatch.chdir(repository / "examples" / "atlas")
+    assert len(examples(".")) == 540
+
+
+def test_records_of_texts_are_no_tokenized_ones(tmp_path):
+    import tensorflow as tf
+
+    from xtr_tf.data.tfrecord_source import serialize_example
+    from xtr_tf.data.tokenized_data import TokenizedData
+
+    path = tmp_path / "texts.tfrecord"
+    for record in (serialize_example(TrainingExample.from_json(FULL, "en")), b"no example"):
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            writer.write(record)
+        config = DataConfig(train=(SourceConfig(str(path), format="tokenized"),))
+        with pytest.raises(InputError, match=r"holds other records.*texts\.tfrecord"):
+            TokenizedData(config, TokenizerConfig(), seed=0)

@@ -106,6 +106,12 @@ def test_without_a_network_it_says_so(tmp_path: Path) -> None:
     assert list((tmp_path / "beir").iterdir()) == []
 
 
+def test_a_disk_that_refuses_is_not_called_a_missing_network(server: str, tmp_path: Path) -> None:
+    (tmp_path / "dpr" / ".b.csv.partial").mkdir(parents=True)
+    with pytest.raises(IsADirectoryError):
+        fetch(RemoteFile(f"{server}/plain", "dpr/b.csv"), tmp_path, ignore)
+
+
 def test_catalogue_names_the_papers_datasets() -> None:
     assert len(files_of("beir")) == 14
     assert all(len(file.md5) == 32 and file.unpack for file in files_of("beir"))

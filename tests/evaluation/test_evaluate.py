@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 from pathlib import Path
@@ -129,12 +130,25 @@ def test_wrong_paths_leave_nothing_behind(encoder_directory: Path, atlas: Datase
         EvaluationSettings(bm25=False, fusion=True)
 
 
+def test_a_depth_that_a_dataset_cannot_be_measured_at_is_refused_at_once(
+    encoder_directory: Path, atlas: Dataset, tmp_path: Path
+) -> None:
+    answered = dataclasses.replace(atlas, name="answered", judgements={}, metric="Top-20")
+    told: list[str] = []
+    settings = EvaluationSettings(depth=10)
+    with pytest.raises(InputError, match="Top-20 of answered needs a depth of 20 at least"):
+        evaluate_model(encoder_directory, [atlas, answered], tmp_path / "out", settings, progress=told.append)
+    assert not told
+
+
 def test_earlier_report_without_the_dataset_is_refused(
     report: Any, encoder_directory: Path, repository: Path, tmp_path: Path
 ) -> None:
     earlier, _ = report
     datasets = load_datasets([repository / "examples" / "atlas"], "dev")
     settings = EvaluationSettings(k_prime=50, max_queries=5, analysis_queries=0, bm25=False)
+    told: list[str] = []
     with pytest.raises(InputError, match="The earlier report lacks queries"):
-        evaluate_model(encoder_directory, datasets, tmp_path / "out", settings, baseline=earlier)
+        evaluate_model(encoder_directory, datasets, tmp_path / "out", settings, earlier, told.append)
+    assert not told
     assert not (tmp_path / "out").exists()

@@ -201,6 +201,15 @@ def test_plots_of_datasets_with_different_metrics(content: dict[str, Any]) -> No
     assert render_markdown(mixed)
 
 
+def test_a_plot_leaves_out_a_system_without_the_metric(content: dict[str, Any]) -> None:
+    partial = copy.deepcopy(content)
+    for row in (*partial["datasets"], *partial["averages"]):
+        row["figures"]["baseline"].pop(row["metric"])
+    label = next(system["label"] for system in content["systems"] if system["key"] == "baseline")
+    assert label in draw_plots(content)["quality-nDCG@10"]
+    assert label not in draw_plots(partial)["quality-nDCG@10"]
+
+
 def test_a_report_of_one_dataset_without_anything_else(content: dict[str, Any]) -> None:
     bare = copy.deepcopy(content)
     bare |= {"averages": [], "comparisons": [], "examples": [], "baseline": None}

@@ -76,6 +76,8 @@ def test_questions_are_unique_and_belong_to_a_passage_of_their_language(
     texts = [row["text"] for row in questions.values()]
     assert len(set(texts)) == len(texts)
     assert all(row["text"].strip() for row in questions.values())
+    told = {(row["language"], row["topic"]) for row in passages.values()}
+    assert {(row["language"], row["topic"]) for row in questions.values()} <= told
 
 
 def test_judgements_resolve_and_cover_every_question_once(

@@ -30,10 +30,22 @@ def test_search_prints_json(exact_export):
     records = json.loads(
         run("search", exact_export, "mountain", "--json", "--language", "de", "--language", "fr")
     )
+    assert records
     assert [record["rank"] for record in records] == list(range(1, len(records) + 1))
     assert {record["language"] for record in records} <= {"de", "fr"}
     scores = [record["score"] for record in records]
     assert scores == sorted(scores, reverse=True)
+
+
+def test_search_takes_a_constant_to_impute(exact_export):
+    found = [
+        json.loads(
+            run("search", exact_export, "highest mountain", "--json", "--k-prime", 20, "--imputation",
+                "constant", "--constant", constant)
+        )
+        for constant in (0, 0.5)
+    ]  # fmt: skip
+    assert found[0][0]["score"] < found[1][0]["score"]
 
 
 def test_search_explains(exact_export):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from xtr_tf.errors import InputError
 from xtr_tf.export import ModelCard, exporter
 from xtr_tf.export.gate import GateReport
 from xtr_tf.export.reference_case import read_cases
-from xtr_tf.export.reference_requests import default_queries
+from xtr_tf.export.reference_requests import default_queries, record_cases
+from xtr_tf.retriever.search_defaults import MAX_TOP_K, SearchDefaults
 from xtr_tf.runtime.saved_model_file import read_meta_graph
 
 CARD = ModelCard(encoder={}, tokenizer={}, corpus={}, index={}, defaults={})
@@ -111,3 +113,11 @@ def test_default_queries_come_from_the_corpus(exact_retriever, tiny_corpus):
     queries = default_queries(exact_retriever.retriever)
     assert len(queries) == 8
     assert set(queries) <= titles
+
+
+def test_reference_requests_stay_within_the_limits_of_a_deep_default():
+    retriever = SimpleNamespace(defaults=SearchDefaults(top_k=6_000), keeps_vectors=True)
+    signatures = dict.fromkeys(SIGNATURES, lambda **_: {"languages": tf.constant([[b"en"]])})
+    signatures["encode_query"] = lambda **_: {"encodings": tf.zeros([1, 2, 3])}
+    cases = record_cases(retriever, signatures, ["a", "b"])
+    assert max(case.inputs.get("rescore", 0) for case in cases) == MAX_TOP_K

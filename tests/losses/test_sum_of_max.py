@@ -10,7 +10,7 @@ import tensorflow as tf
 from xtr_tf.losses import sum_of_max_scores
 
 
-@hypothesis.settings(max_examples=200, deadline=None, database=None)
+@hypothesis.settings(max_examples=200)
 @hypothesis.given(st.integers(0, 2**32), st.booleans())
 def test_equals_the_reference(seed, static_shapes):
     rng = np.random.default_rng(seed)

@@ -66,7 +66,7 @@ def random_case(seed: int):
     return queries, query_mask, documents, document_mask, candidates
 
 
-@hypothesis.settings(max_examples=2000, deadline=None, database=None)
+@hypothesis.settings(max_examples=2000)
 @hypothesis.given(
     st.integers(0, 2**32),
     st.sampled_from([1, 2, 3, 5, 9, 40]),

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from artifacts_on_disk import new_artifact
 from tfx.proto import pusher_pb2
 from tfx.types import standard_artifacts
-from tfx.utils import proto_utils
+from tfx.utils import io_utils, proto_utils
 
 from tfx_pipeline.blessings import write_model_blessing
 from tfx_pipeline.push_once import PushOnceExecutor, newest_version
@@ -45,6 +46,24 @@ def test_what_is_in_production_is_not_pushed_again(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "serving").iterdir()] == ["7"]
     other = push(tmp_path, "other", corpus="b", created="wednesday")
     assert int(other.get_string_custom_property("pushed_version")) > 7
+
+
+def test_a_version_appears_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often a server looks while files are copied, it sees no version that lacks some."""
+    seen: list[str] = []
+    copy = io_utils.copy_file
+
+    def look_and_copy(*arguments: Any, **options: Any) -> None:
+        seen.append(newest_version(str(tmp_path / "serving")))
+        copy(*arguments, **options)
+
+    monkeypatch.setattr(io_utils, "copy_file", look_and_copy)
+    (tmp_path / "serving" / ".pushing" / "7").mkdir(parents=True)  # of a run that was killed
+    pushed = push(tmp_path, "first", corpus="a", created="monday")
+    assert set(seen) == {""}
+    version = Path(pushed.get_string_custom_property("pushed_destination"))
+    assert sorted(path.name for path in version.iterdir()) == ["model_card.json", "saved_model.pb"]
+    assert list((tmp_path / "serving").iterdir()) == [version]
 
 
 def test_what_is_not_blessed_is_not_pushed(tmp_path: Path) -> None:

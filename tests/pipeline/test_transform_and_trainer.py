@@ -191,6 +191,24 @@ def test_training_that_was_stopped_goes_on(
         np.testing.assert_allclose(found[name], weight, atol=1e-6)
 
 
+def test_what_was_fetched_is_not_sent_back(
+    folder: Path, tiny_corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(config: RunConfig) -> None:
+        output = Path(config.training.output)
+        output.mkdir()
+        (output / "checkpoint").touch()
+        raise RuntimeError
+
+    monkeypatch.setattr("tfx_pipeline.trainer.train", stop)
+    call = arguments(folder, tiny_corpus, tmp_path)
+    call.custom_config["work"] = f"ram://{tmp_path.name}/work"
+    with pytest.raises(RuntimeError):
+        run_fn(call)
+    walked = tf.io.gfile.walk(call.custom_config["work"])
+    assert [name for _, _, names in walked for name in names] == ["checkpoint"]
+
+
 def test_a_base_model_is_trained_on(folder: Path, tiny_corpus, tmp_path: Path) -> None:
     save_encoder(tmp_path / "base" / "encoder", tiny_corpus.encoder, tiny_corpus.tokenizer)
     base = str(tmp_path / "base" / "Format-Serving")

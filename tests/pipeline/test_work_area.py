@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -64,6 +65,27 @@ def test_a_mirror_sends_what_is_whole_while_work_goes_on(tmp_path: Path) -> None
         (local / "other").write_text("2")
     assert not tf.io.gfile.exists(f"{remote}/step/weights")
     assert tf.io.gfile.exists(f"{remote}/other")
+
+
+def test_a_mirror_outlives_storage_that_fails_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    copy, failures = tf.io.gfile.copy, [tf.errors.UnavailableError(None, None, "not now"), OSError("nor now")]
+
+    def copy_later(*arguments: Any, **options: Any) -> None:
+        if failures:
+            raise failures.pop()
+        copy(*arguments, **options)
+
+    monkeypatch.setattr(tf.io.gfile, "copy", copy_later)
+    remote = f"ram://{tmp_path.name}/unsteady"
+    with mirrored(tmp_path / "local", remote, seconds=0.05):
+        (tmp_path / "local" / "weights").write_text("1")
+        deadline = time.monotonic() + 10
+        while not tf.io.gfile.exists(f"{remote}/weights"):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
 
 
 def test_keys_tell_what_work_is_made_from() -> None:

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from xtr_tf.scoring import score_documents
 from xtr_tf.search import core_searcher
 from xtr_tf.search.searcher_from_index import searcher_from_index
+from xtr_tf.search.sharded_searcher import ShardedSearcher
 
 
 def search(searcher, queries, k_prime, leaves=0):
@@ -98,3 +100,37 @@ def test_the_rule_finds_nearly_everything(make_index, vectors, queries):
 def test_no_query_tokens_give_no_rows(make_index, queries):
     ids, *_, cutoffs = search(searcher_from_index(make_index(kind="core")), queries[:0], 10)
     assert ids.shape[0] == cutoffs.shape[0] == 0
+
+
+@pytest.fixture
+def half_empty():
+    """A searcher of two cells of which the second holds nothing."""
+    return core_searcher.CoreSearcher(
+        centres=np.eye(2, dtype=np.float32),
+        cell_offsets=np.array([0, 3, 3]),
+        vectors=np.array([[127, 0], [100, 10], [90, 20]], np.int8),
+        tokens=np.arange(3, dtype=np.int32),
+        multipliers=np.full(2, 127, np.float32),
+    )
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize("k_prime", [1, 1_000])
+def test_empty_cells_give_no_hits(half_empty, k_prime, shards):
+    searcher = half_empty if shards == 1 else ShardedSearcher([half_empty] * shards)
+    *_, valid, cutoffs = search(searcher, np.array([[0.0, 1.0]], np.float32), k_prime, 1)
+    assert not valid.any()
+    assert cutoffs.tolist() == [0.0]
+
+
+def test_an_empty_cell_leaves_the_other_queries_of_a_batch_alone(half_empty):
+    queries = np.array([[0, 1], [1, 0]], np.float32)
+    hits = half_empty.search(queries, tf.constant(2), tf.constant(1), tf.constant([1, 1]))
+    assert hits.valid.numpy().sum(axis=1).tolist() == [0, 2]
+    assert hits.token_ids[1].numpy().tolist() == [0, 1]
+
+
+def test_a_ranking_of_no_hits_is_empty(half_empty):
+    hits = half_empty.search(np.array([[0, 1]], np.float32), tf.constant(2), tf.constant(1))
+    ranked = score_documents(hits, tf.ones([1, 1]), tf.zeros(3, tf.int32), 1, tf.constant(2))
+    assert not np.isfinite(ranked.scores).any()

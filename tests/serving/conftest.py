@@ -106,6 +106,10 @@ _BUILD = """
     write("classify", [prediction_log_pb2.PredictionLog(classify_log=prediction_log_pb2.ClassifyLog())])
     write("garbage", [b"\\xff" * 30])
     write("many", [log("a")] * 1001)
+    slow = log("a")
+    slow.predict_log.request.model_spec.signature_name = "sleep"
+    slow.predict_log.request.inputs["seconds"].CopyFrom(tf.make_tensor_proto(2.0, tf.float64))
+    write("slow", [slow])
     write("empty", [])
 """
 
@@ -156,6 +160,18 @@ class RunningServer:
             return status, json.loads(content)
         except ValueError:
             return status, content.decode()
+
+    def wait_for_requests(self, count: int, seconds: float = 30) -> None:
+        """Waits until so many requests are under way, besides the one that asks for it."""
+        expected = f"xtr_serving_requests_in_flight {count + 1:.1f}"
+        self.wait_until(lambda: expected in self.rest("/monitoring/prometheus/metrics")[1], seconds)
+
+    @staticmethod
+    def wait_until(condition: Callable[[], Any], seconds: float = 30) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
     def resident_bytes(self) -> int:
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * 4096

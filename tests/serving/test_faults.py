@@ -7,6 +7,7 @@ import random
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -103,15 +104,20 @@ def test_half_open_calls_hold_up_nobody(server, calls):
     """Calls that announce a message and never send it."""
     stream = calls.channel.stream_unary("/tensorflow.serving.PredictionService/Predict")
 
+    over = threading.Event()
+
     def never():
-        time.sleep(1000)
+        over.wait()
         yield b""
 
     waiting = [stream.future(never()) for _ in range(300)]
-    for _ in range(10):
-        assert calls.predict(timeout=10).model_spec.version.value == 3
-    for call in waiting:
-        call.cancel()
+    try:
+        for _ in range(10):
+            assert calls.predict(timeout=10).model_spec.version.value == 3
+    finally:
+        for call in waiting:
+            call.cancel()
+        over.set()
 
 
 def test_clients_that_vanish_leave_nothing_behind(server, connect):
@@ -121,8 +127,7 @@ def test_clients_that_vanish_leave_nothing_behind(server, connect):
         request = calls.channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
         request.future(calls.request(["a"] * 200).SerializeToString()).cancel()
         calls.channel.close()
-    time.sleep(0.5)
-    assert "xtr_serving_requests_in_flight 1.0" in server.rest("/monitoring/prometheus/metrics")[1]
+    server.wait_for_requests(0)
     assert "xtr_serving_requests_in_flight 1.0" in before
 
 

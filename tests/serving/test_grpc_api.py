@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import grpc
 import numpy as np
 import pytest
@@ -240,8 +238,13 @@ def test_a_request_has_an_id_that_is_returned_and_logged(calls, server):
     assert dict(error.trailing_metadata())["x-request-id"] == "trace-8"
     error = refusal(predict, b"")
     assert len(dict(error.trailing_metadata())["x-request-id"]) == 32
-    time.sleep(0.2)
-    logged = {line["request_id"]: line for line in server.log() if "request_id" in line}
+    logged = {}
+
+    def all_are_logged() -> bool:
+        logged.update({line["request_id"]: line for line in server.log() if "request_id" in line})
+        return {"trace-7", "trace-8"} <= logged.keys()
+
+    server.wait_until(all_are_logged)
     assert logged["trace-7"]["code"] == "OK"
     assert logged["trace-7"]["version"] == 3
     assert logged["trace-8"]["error"] == "Missing ModelSpec"

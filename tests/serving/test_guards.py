@@ -26,6 +26,8 @@ def strings(*values: bytes) -> np.ndarray:
 
 def test_what_is_within_the_limits_passes():
     assert LIMITS.check({"query": strings(b"a" * 10, b"", b"c"), "k_prime": np.array(33, np.int32)}) == 3
+    assert LIMITS.check({"languages": strings(b"de", b"fr", b"sw", b"ja"), "k_prime": np.array(100)}) == 1
+    assert LIMITS.check({"encodings": np.zeros([3, 64, 2], np.float32), "k_prime": np.array(33)}) == 3
     assert LIMITS.check({"seconds": np.array(1.0)}) == 1
     assert LIMITS.check({}) == 1
 
@@ -38,6 +40,13 @@ def test_what_is_within_the_limits_passes():
         ({"k_prime": np.array(101)}, "`k_prime` times the queries may be at most 100"),
         ({"query": strings(b"", b""), "k_prime": np.array(51)}, "Received: 102."),
         ({"top_k": np.array(6)}, "`top_k` may be at most 5"),
+        ({"documents": strings(*[b""] * 13)[np.newaxis]}, "An input may have at most 12 texts"),
+        ({"languages": strings(*[b""] * 13)}, "An input may have at most 12 texts"),
+        ({"encodings": np.zeros([1, 193, 2])}, "A request may have at most 192 query vectors"),
+        (
+            {"encodings": np.zeros([1, 128, 2]), "k_prime": np.array(51)},
+            "`k_prime` times the query vectors may be at most 6400 on this server. Received: 6528.",
+        ),
     ],
 )
 def test_what_is_not_is_refused(inputs, message):
@@ -154,3 +163,14 @@ def test_a_version_that_does_not_fit_is_refused():
     with pytest.raises(RequestError, match="MiB are free") as caught:
         memory.check_room_for(1 << 50)
     assert caught.value.code is Code.RESOURCE_EXHAUSTED
+
+
+def test_cached_files_are_free_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
+    machine = memory.available_bytes()  # no container
+    (tmp_path / "memory.max").write_text("5000\n")
+    (tmp_path / "memory.current").write_text("4500\n")
+    (tmp_path / "memory.stat").write_text("anon 500\ninactive_file 3000\nactive_file 1000\n")
+    assert memory.available_bytes() == 4500 < machine
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory.available_bytes() > 4500

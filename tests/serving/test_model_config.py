@@ -200,6 +200,22 @@ def test_the_latest_or_a_named_version_answers():
     assert caught.value.code is Code.UNAVAILABLE
 
 
+def test_the_base_path_before_answers_until_the_new_one_does():
+    before = model({1: State.AVAILABLE, 2: State.AVAILABLE})
+    versions = ModelVersions(ModelConfig("m", Path("/n")), before)
+    new = {2: Path("/n/2")}
+    assert versions.to_load(new) == [2]
+    assert versions.find(None) is before.versions[2].servable
+    assert versions.to_unload(new) == []
+    versions.versions[2] = Version(2, Path("/n/2"), State.AVAILABLE, servable=FakeServable())  # type: ignore[arg-type]
+    assert versions.find(2) is versions.versions[2].servable
+    assert versions.to_unload(new) == [before.versions[1], before.versions[2]]
+    for version in before.versions.values():
+        version.state = State.END
+    versions.forget(new)
+    assert versions.before is None
+
+
 def test_labels_move_only_to_versions_that_answer():
     versions = model({1: State.AVAILABLE}, stable=1)
     versions.check_labels(ModelConfig("m", Path("/m"), labels={"stable": 1, "canary": 2}))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import grpc
 import numpy as np
@@ -25,40 +26,43 @@ def small(start_server, toy_models):
         yield server
 
 
+@contextmanager
+def blocked(server, calls, seconds: float) -> Iterator[threading.Thread]:
+    """A server whose only worker is held up for so long."""
+    blocker = threading.Thread(target=lambda: calls.predict(signature="sleep", inputs=sleeping(seconds)))
+    blocker.start()
+    server.wait_for_requests(1)
+    yield blocker
+    blocker.join()
+
+
 def test_overload_is_refused_at_once(small, connect, in_threads):
     calls = connect(small.target)
 
     def call(index):
-        start = time.monotonic()
         try:
-            calls.predict(signature="sleep", inputs=sleeping(0.5), timeout=20)
-            return CODE.OK, time.monotonic() - start
+            calls.predict(timeout=20)
+            return CODE.OK, blocker.is_alive()
         except grpc.RpcError as error:
-            return error.code(), time.monotonic() - start
+            return error.code(), blocker.is_alive()
 
-    outcomes = in_threads(10, call)
-    refused = [seconds for code, seconds in outcomes if code is CODE.RESOURCE_EXHAUSTED]
-    assert [code for code, _ in outcomes].count(CODE.OK) == 3
-    assert len(refused) == 7
-    assert max(refused) < 0.45
+    with blocked(small, calls, 2.0) as blocker:
+        outcomes = in_threads(9, call)
+    # Two find a place behind the one that works; the others are told while it still does.
+    assert [code for code, _ in outcomes].count(CODE.OK) == 2
+    assert outcomes.count((CODE.RESOURCE_EXHAUSTED, True)) == 7
     assert calls.predict().model_spec.version.value == 3
 
 
 def test_work_is_not_begun_after_its_deadline(small, connect, in_threads):
     calls = connect(small.target)
-    blocker = threading.Thread(target=lambda: calls.predict(signature="sleep", inputs=sleeping(1.0)))
-    blocker.start()
-    time.sleep(0.2)
-    start = time.monotonic()
-    with pytest.raises(grpc.RpcError) as caught:
-        calls.predict(signature="sleep", inputs=sleeping(5.0), timeout=0.2)
-    assert caught.value.code() is CODE.DEADLINE_EXCEEDED
-    assert time.monotonic() - start < 0.6
-    blocker.join()
-    # Had the 5 s been begun, the only worker would be busy now.
-    start = time.monotonic()
-    assert calls.predict(timeout=3).model_spec.version.value == 3
-    assert time.monotonic() - start < 2
+    with blocked(small, calls, 2.0) as blocker:
+        with pytest.raises(grpc.RpcError) as caught:
+            calls.predict(signature="sleep", inputs=sleeping(60.0), timeout=0.2)
+        assert caught.value.code() is CODE.DEADLINE_EXCEEDED
+        assert blocker.is_alive()
+    # Had the 60 s been begun, the only worker would be busy now.
+    assert calls.predict(timeout=20).model_spec.version.value == 3
 
 
 def test_an_expired_deadline_is_an_answer(small, connect):
@@ -93,30 +97,36 @@ def test_k_prime_is_bounded_with_the_queries(small, connect):
     assert caught.value.code() is CODE.INVALID_ARGUMENT
 
 
+def is_unavailable(calls) -> bool:
+    try:
+        calls.status()
+    except grpc.RpcError as error:
+        return error.code() is CODE.UNAVAILABLE
+    return False
+
+
 def test_sigterm_drains(start_server, connect, toy_models):
     with start_server("--model-base", toy_models) as server:
         calls = connect(server.target)
         answers: list[object] = []
 
         def slow_grpc() -> None:
-            answers.append(calls.predict(signature="sleep", inputs=sleeping(1.5)).model_spec.version.value)
+            answers.append(calls.predict(signature="sleep", inputs=sleeping(3.0)).model_spec.version.value)
 
         def slow_rest() -> None:
-            body = {"signature_name": "sleep", "inputs": {"query": ["a"], "seconds": 1.5}}
+            body = {"signature_name": "sleep", "inputs": {"query": ["a"], "seconds": 3.0}}
             answers.append(server.rest("/v1/models/default:predict", body))
 
         threads = [threading.Thread(target=slow_grpc), threading.Thread(target=slow_rest)]
         for thread in threads:
             thread.start()
-        time.sleep(0.7)
+        server.wait_for_requests(2)
         server.process.send_signal(signal.SIGTERM)
-        time.sleep(0.3)
-        with pytest.raises(grpc.RpcError) as caught:
-            connect(server.target).predict(timeout=2)
-        assert caught.value.code() is CODE.UNAVAILABLE
+        server.wait_until(lambda: is_unavailable(connect(server.target)))
+        assert all(thread.is_alive() for thread in threads)
         for thread in threads:
             thread.join()
-        assert server.process.wait(10) == 0
+        assert server.process.wait(30) == 0
         assert sorted(map(str, answers)) == ["(200, {'outputs': ['a']})", "3"]
 
 
@@ -125,11 +135,8 @@ def test_batches_form_under_load(start_server, connect, toy_models, in_threads):
         calls = connect(server.target)
         calls.predict()
         # The only worker is held up, so that what comes meanwhile is one batch.
-        blocker = threading.Thread(target=lambda: calls.predict(signature="sleep", inputs=sleeping(1.0)))
-        blocker.start()
-        time.sleep(0.2)
-        outcomes = in_threads(10, lambda index: calls.predict([f"q{index}"] if index else ["refuse me"]))
-        blocker.join()
+        with blocked(server, calls, 2.0):
+            outcomes = in_threads(10, lambda index: calls.predict([f"q{index}"] if index else ["refuse me"]))
         for index, outcome in enumerate(outcomes[1:], start=1):
             assert outcome.outputs["document_ids"].string_val[0] == f"v3:q{index}".encode()
         assert outcomes[0].code() is CODE.INVALID_ARGUMENT  # and nobody else

@@ -158,6 +158,23 @@ def test_bad_http_is_answered_and_the_connection_closed(server, data, status):
     assert server.rest(MODEL)[0] == 200
 
 
+def test_head_is_get_without_the_body(server):
+    request = b"%b /v1/models/default HTTP/1.1\r\nHost: x\r\nX-Request-Id: a\r\nConnection: close\r\n\r\n"
+    head, _, body = talk(server, request % b"GET").partition(b"\r\n\r\n")
+    assert body
+    assert talk(server, request % b"HEAD") == head + b"\r\n\r\n"
+    one_more = request.replace(b"Connection: close\r\n", b"") % b"HEAD"
+    assert talk(server, one_more + request % b"GET").count(b"HTTP/1.1 200 OK") == 2
+
+
+def test_nobody_can_invent_labels(server):
+    request = b"EXPLODE /v1/models/default HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    assert b"Malformed request: EXPLODE /v1/models/default" in talk(server, request)
+    page = server.rest("/monitoring/prometheus/metrics")[1]
+    assert "EXPLODE" not in page
+    assert 'xtr_serving_requests_total{api="rest",code="INVALID_ARGUMENT",method="other",model=""}' in page
+
+
 def test_a_request_id_comes_back(server):
     answer = talk(
         server,

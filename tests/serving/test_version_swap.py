@@ -11,8 +11,6 @@ import grpc
 import numpy as np
 import pytest
 
-from serving.server.protos import model_management_pb2, model_server_config_pb2
-
 FAST = ("--poll-seconds", "0.05")
 
 
@@ -84,13 +82,13 @@ def test_swaps_under_load_lose_and_mix_nothing(start_server, connect, toy_models
 def test_a_request_under_way_keeps_its_version(start_server, connect, toy_models, model_base):
     with start_server("--model-base", model_base, *FAST) as server:
         calls = connect(server.target)
-        inputs = {"query": np.array([b"a"], object), "seconds": np.array(1.5)}
+        inputs = {"query": np.array([b"a"], object), "seconds": np.array(4.0)}
         answers = []
         slow = threading.Thread(
             target=lambda: answers.append(calls.predict(signature="sleep", inputs=inputs))
         )
         slow.start()
-        time.sleep(0.3)
+        server.wait_for_requests(1)
         push(toy_models, model_base, 2)
         states = calls.wait_for(2)
         assert states[1][0] == "UNLOADING"
@@ -224,69 +222,3 @@ def _answers(calls) -> bool:
     except grpc.RpcError:
         return False
     return True
-
-
-def config(name: str, base: Path, policy: str = "", **labels: int) -> str:
-    labelled = "".join(f' version_labels {{ key: "{k}" value: {v} }}' for k, v in labels.items())
-    chosen = f" model_version_policy {{ {policy} }}" if policy else ""
-    return f'config {{ name: "{name}" base_path: "{base}" model_platform: "tensorflow"{chosen}{labelled} }}'
-
-
-def reload(calls, text: str) -> None:
-    from google.protobuf import text_format
-
-    request = model_management_pb2.ReloadConfigRequest()
-    text_format.Parse(f"model_config_list {{ {text} }}", request.config)
-    raw = calls.raw("HandleReloadConfigRequest", request.SerializeToString(), "ModelService")
-    assert model_management_pb2.ReloadConfigResponse.FromString(raw).status.error_code == 0
-
-
-def test_models_policies_and_labels(start_server, connect, toy_models, tmp_path):
-    file = tmp_path / "models.config"
-    every = config("every", toy_models, "all {}", stable=1, canary=3)
-    file.write_text(
-        f"model_config_list {{ {every} {config('two', toy_models, 'specific { versions: 2 }')} }}"
-    )
-    with start_server("--model-config-file", file, *FAST) as server:
-        calls = connect(server.target)
-        assert sorted(calls.status("every")) == [1, 2, 3]
-        assert sorted(calls.status("two")) == [2]
-        assert calls.predict(model="every").model_spec.version.value == 3
-        assert calls.predict(model="every", version=2).model_spec.version.value == 2
-        assert calls.predict(model="every", label="stable").model_spec.version.value == 1
-        assert calls.predict(model="every", label="canary").model_spec.version.value == 3
-        assert server.rest("/v1/models/every/labels/stable:predict", {"instances": ["a"]})[1]["predictions"]
-        assert server.rest("/v1/models/every/labels/canary")[1]["model_version_status"][0]["version"] == "3"
-
-        # A canary becomes stable; a label cannot go where nothing answers; models come and go.
-        reload(calls, config("every", toy_models, "all {}", stable=3) + config("new", toy_models))
-        assert calls.predict(model="every", label="stable").model_spec.version.value == 3
-        assert calls.predict(model="new").model_spec.version.value == 3
-        with pytest.raises(grpc.RpcError) as caught:
-            calls.predict(model="two")
-        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-        with pytest.raises(grpc.RpcError) as caught:
-            reload(calls, config("every", toy_models, "all {}", stable=7))
-        assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-        assert caught.value.details() == (
-            "Request to assign label to version 7 of model every,"
-            " which is not currently available for inference"
-        )
-        assert calls.predict(model="every", label="stable").model_spec.version.value == 3
-        with pytest.raises(grpc.RpcError) as caught:
-            reload(calls, config("every", toy_models) + config("absent", tmp_path / "nowhere"))
-        assert caught.value.details() == "Some models did not become available: {absent}"
-
-        # The file is watched too.
-        file.write_text(f"model_config_list {{ {config('from_file', toy_models)} }}")
-        calls.wait_for(3, model="from_file")
-        file.write_text("nonsense")
-        time.sleep(0.2)
-        assert calls.predict(model="from_file").model_spec.version.value == 3
-        assert any(line["event"] == "config_refused" for line in server.log())
-
-
-def test_an_empty_reload_is_refused(calls):
-    request = model_management_pb2.ReloadConfigRequest(config=model_server_config_pb2.ModelServerConfig())
-    with pytest.raises(grpc.RpcError, match="Only ModelConfigList is currently supported"):
-        calls.raw("HandleReloadConfigRequest", request.SerializeToString(), "ModelService")

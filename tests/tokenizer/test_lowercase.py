@@ -45,7 +45,7 @@ def test_words_whose_small_forms_depend_on_neighbours():
     assert lower(WORDS) == [word.lower() for word in WORDS]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))))
 def test_any_text(texts):
     assert lower(texts) == [text.lower() for text in texts]

@@ -60,7 +60,7 @@ def test_offsets_are_cut_as_the_ids_are(atlas_texts, atlas_tokenizer):
     assert short[-1] == whole[-1]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=5))
 def test_boundaries_of_characters_translate_both_ways(texts):
     strings = tf.constant([text.encode() for text in texts])

@@ -136,6 +136,16 @@ def test_models_without_pad_or_end_are_refused(missing):
         Tokenizer(TokenizerConfig(), model=model.getvalue())
 
 
+def test_a_pad_id_other_than_zero_is_refused():
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["a b c"]), model_writer=model, vocab_size=300, bos_id=-1, byte_fallback=True,
+        hard_vocab_limit=False, minloglevel=2, unk_id=0, eos_id=1, pad_id=3,
+    )  # fmt: skip
+    with pytest.raises(InputError, match=r"must have the id 0.*Received: 3\."):
+        Tokenizer(TokenizerConfig(), model=model.getvalue())
+
+
 @pytest.mark.parametrize("content", [b"", b"no model at all" * 10], ids=["empty", "junk"])
 def test_files_that_are_no_model_are_refused(tmp_path, content):
     (tmp_path / "junk.model").write_bytes(content)

@@ -42,6 +42,9 @@ def test_a_checkpoint_that_was_not_finished_is_not_there(tmp_path, monkeypatch):
     (tmp_path / ".step_000000003.0123").mkdir()
     (tmp_path / "step_000000004").mkdir()
     assert store.latest().step == 1
+    monkeypatch.undo()
+    store.save(2)
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_a_damaged_or_foreign_checkpoint_is_an_input_error(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from xtr_tf.config.schema import DataConfig, SourceConfig
+from xtr_tf.errors import InputError
 from xtr_tf.training.dev_evaluation import DevEvaluation, imputed_scores
 
 
@@ -62,3 +63,14 @@ def test_metrics_are_averaged_over_sets_and_given_by_language(tmp_path, tiny_cor
     assert measured["MRR@10"] == pytest.approx((1 + measured[f"{tmp_path}/fr/MRR@10"]) / 2)
     assert 0 < measured["nDCG@10"] < 1
     assert not DevEvaluation(DataConfig(), tiny_corpus.tokenizer, k_prime=1)
+
+
+@pytest.mark.parametrize(("judgements", "documents"), [("", '{"_id": "d", "text": "x"}'), ("q\td\t1", "")])
+def test_a_set_without_documents_or_judged_queries_is_refused(tmp_path, tiny_corpus, judgements, documents):
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "dev.tsv").write_text(judgements)
+    (tmp_path / "queries.jsonl").write_text('{"_id": "q", "text": "one"}')
+    (tmp_path / "corpus.jsonl").write_text(documents)
+    config = DataConfig(dev=(SourceConfig(path=str(tmp_path), split="dev"),))
+    with pytest.raises(InputError, match=rf"judged queries.*Received: '{tmp_path}', split 'dev'"):
+        DevEvaluation(config, tiny_corpus.tokenizer, k_prime=10)

@@ -19,6 +19,7 @@ from xtr_tf.config.loading import to_mapping
 from xtr_tf.config.schema import SourceConfig
 from xtr_tf.encoder import load_encoder
 from xtr_tf.errors import InputError
+from xtr_tf.training.dev_evaluation import DevEvaluation
 from xtr_tf.training.interruption import InterruptionFlag, TrainingInterruptedError
 from xtr_tf.training.train import train
 
@@ -124,9 +125,12 @@ def test_the_best_on_the_development_set_is_what_is_left(tiny_run, repository):
     lines = (directory.parent / "dev_metrics.jsonl").read_text().splitlines()
     history = [json.loads(line) for line in lines]
     assert [entry["step"] for entry in history] == [1, 2, 3]
-    best = max(history, key=lambda entry: entry["nDCG@10"])["step"]
+    assert max(history, key=lambda entry: entry["nDCG@10"])["step"] == 1
     kept = {path.name for path in (directory.parent / "checkpoints").iterdir()}
-    assert kept == {f"step_{best:09d}", "step_000000003"}
+    assert kept == {"step_000000001", "step_000000003"}
+    encoder, tokenizer = load_encoder(directory)
+    measured = DevEvaluation(config.data, tokenizer, k_prime=50)(encoder)
+    assert measured["nDCG@10"] == pytest.approx(history[0]["nDCG@10"], abs=1e-4)
     by_language = [name for name in history[0] if name.count("/") > 1]
     assert any(name.endswith("/en/MRR@10") for name in by_language)
 
@@ -149,6 +153,9 @@ def test_another_configuration_does_not_continue_a_run(tiny_run, uninterrupted):
     changed = dataclasses.replace(config, loss=dataclasses.replace(config.loss, k_train=3))
     with pytest.raises(InputError, match=r"loss\.k_train changed"):
         train(changed)
+    # The best value so far is comparable with values of the same measure alone.
+    with pytest.raises(InputError, match=r"training\.dev_metric, training\.dev_k_prime changed"):
+        train(tiny_run(steps=1, dev_metric="MRR@10", dev_k_prime=7))
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ class CorpusEncoderExecutor(base_executor.BaseExecutor):
             work = stack.enter_context(
                 area.unfinished(KIND, key_of(origin, corpus.uri, exec_properties["shard_characters"]))
             )
-            documents = work / "documents"
+            documents = work / ".documents"  # the dot keeps them from being sent to a remote work area
             _link_examples(corpus, documents)
             report = encode_corpus(
                 documents,

@@ -61,7 +61,7 @@ def open_checkpoint(path: str | Path) -> Checkpoint:
     """
     path = Path(path)
     prefix = path.with_suffix("") if path.suffix == ".index" else path
-    if prefix.with_name(prefix.name + ".index").is_file():
+    if Path(f"{prefix}.index").is_file():
         return _open_mesh_tensorflow(prefix)
     if path.is_file():
         return _open_hugging_face(path)

@@ -100,6 +100,7 @@ def inspect(source: Source, preset: Preset = None) -> None:
     """List a checkpoint's tensors, what they become, and what would be refused."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from xtr_tf.checkpoints.checkpoint import open_checkpoint
     from xtr_tf.checkpoints.import_plan import plan_import
@@ -112,12 +113,13 @@ def inspect(source: Source, preset: Preset = None) -> None:
         plan.check(source)
     except InputError as error:
         refusal = error
-    table = Table(title=f"{source} ({checkpoint.naming.title})")
+    table = Table(title=Text(f"{source} ({checkpoint.naming.title})"))
     for heading in ("tensor", "shape", "dtype", "becomes", ""):
         table.add_column(heading, overflow="fold")
     for row in inspect_tensors(checkpoint, plan):
         style = _STYLES.get(row.verdict, "red")
-        table.add_row(row.name, str(list(row.shape)), row.dtype, row.becomes, row.verdict, style=style)
+        cells = (row.name, str(list(row.shape)), row.dtype, row.becomes, row.verdict)
+        table.add_row(*map(Text, cells), style=style)
     Console(width=None if sys.stdout.isatty() else _FILE_WIDTH).print(table)
     if refusal is not None:
         raise refusal

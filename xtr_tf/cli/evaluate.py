@@ -66,6 +66,7 @@ def evaluate(
 def _print_summary(content: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from xtr_tf.evaluation.report import formatting
     from xtr_tf.evaluation.report.sections import headline, table_systems
@@ -76,7 +77,7 @@ def _print_summary(content: dict[str, Any]) -> None:
     for title in ("", "metric", "queries"):
         table.add_column(title, justify="right" if title == "queries" else "left")
     for system in systems:
-        table.add_column(labels[system], justify="right")
+        table.add_column(Text(labels[system]), justify="right")
     for row in (*content["datasets"], *content["averages"]):
         best = formatting.best_systems(row, systems, row["metric"])
         cells = []
@@ -84,13 +85,13 @@ def _print_summary(content: dict[str, Any]) -> None:
             found = formatting.figure(row, system, row["metric"])
             value = formatting.points(found["value"] if found else None)
             cells.append(f"[bold]{value}[/]" if system in best else value)
-        table.add_row(row["name"], row["metric"], formatting.count(row["queries"]), *cells)
+        table.add_row(Text(row["name"]), row["metric"], formatting.count(row["queries"]), *cells)
     console = Console()
     console.print(table)
     for row in (row for row in content["datasets"] if row["exact_check"]):
         check, metric = row["exact_check"], row["metric"]
         if check["note"]:
-            console.print(f"{row['name']}: no exact figure, {check['note']}", highlight=False)
+            console.print(f"{row['name']}: no exact figure, {check['note']}", highlight=False, markup=False)
             continue
         index, exact = (formatting.points(check["metrics"][own][metric]) for own in ("index", "exact_xtr"))
         overlap = formatting.points(check["overlap_at_10"])
@@ -98,5 +99,6 @@ def _print_summary(content: dict[str, Any]) -> None:
             f"{row['name']}: {metric} {index} by the index, {exact} by exact search "
             f"({check['queries']} queries, overlap@10 {overlap})",
             highlight=False,
+            markup=False,
         )
-    console.print(headline(content), highlight=False)
+    console.print(headline(content), highlight=False, markup=False)

@@ -18,6 +18,9 @@ def export(
     top_k: Annotated[int, typer.Option(help="Default number of documents returned.")] = 10,
     leaves: Annotated[int, typer.Option(help="Default number of cells looked into; 0 for the rule.")] = 0,
     imputation: Annotated[str, typer.Option(help="Default imputation.")] = "top_k_prime",
+    constant: Annotated[
+        float, typer.Option(help="What is imputed by default under the imputation `constant`.")
+    ] = 0.0,
     keep_text: Annotated[bool, typer.Option(help="Carry texts, to show with explanations.")] = True,
     keep_spans: Annotated[
         bool, typer.Option(help="Carry pieces and places of tokens, 12 bytes each, for explanations.")
@@ -33,7 +36,9 @@ def export(
     from xtr_tf.export.exporter import export_retriever
     from xtr_tf.retriever import SearchDefaults
 
-    defaults = SearchDefaults(k_prime=k_prime, top_k=top_k, leaves=leaves, imputation=imputation)
+    defaults = SearchDefaults(
+        k_prime=k_prime, top_k=top_k, leaves=leaves, imputation=imputation, constant=constant
+    )
     assembly = assemble_retriever(model, vectors, index, defaults, keep_text, keep_spans)
     exported = export_retriever(assembly.retriever, out, assembly.card, version, tolerance=tolerance)
     corpus, report = assembly.card.corpus, exported.report

@@ -51,7 +51,7 @@ def query(
         label=label,
         timeout=timeout,
         credentials=_credentials(tls, tls_ca, tls_key, tls_cert),
-        token=token_file.read_text().split()[0] if token_file else None,
+        token=_read_token(token_file) if token_file else None,
     )
     options = SearchOptions(k_prime=k_prime, top_k=top_k, languages=language)
     with client:
@@ -75,6 +75,13 @@ def _credentials(tls: bool, ca: Path | None, key: Path | None, certificate: Path
     return tls_credentials(*(file.read_bytes() if file else None for file in (ca, key, certificate)))
 
 
+def _read_token(file: Path) -> str:
+    words = file.read_text().split()
+    if not words:
+        raise InputError(f"The file of the bearer token is empty. Received: {str(file)!r}.")
+    return words[0]
+
+
 def _print_json(results: list[SearchResult]) -> None:
     import dataclasses
 
@@ -90,7 +97,7 @@ def _print_results(results: list[SearchResult]) -> None:
         if number:
             console.print()
         if len(results) > 1:
-            console.print(result.query, style="bold")
+            console.print(result.query, style="bold", markup=False)
         if not result.documents:
             console.print("nothing found", style="dim")
         for rank, document in enumerate(result.documents, start=1):
@@ -115,6 +122,7 @@ def _print_document(console: Console, rank: int, document: Document) -> None:
 def _alignment(matches: tuple[Match, ...]) -> object:
     """A row a query token: what it found there, or in grey what was imputed instead."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(width=4)
@@ -123,7 +131,8 @@ def _alignment(matches: tuple[Match, ...]) -> object:
     table.add_column(justify="right")
     for match in matches:
         found = _word(match.document_piece) if match.retrieved else "imputed"
-        table.add_row("", _word(match.query_piece), found, f"{match.score:.3f}", style=_style(match))
+        words = (Text(_word(match.query_piece)), Text(found))
+        table.add_row("", *words, f"{match.score:.3f}", style=_style(match))
     return table
 
 

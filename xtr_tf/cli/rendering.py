@@ -29,9 +29,7 @@ def ranking_table(answer: Answer, query: int) -> Table:
         table.add_row(
             str(place + 1),
             f"{answer['scores'][query, place]:.4f}",
-            _decode(answer["document_ids"][query, place]),
-            _decode(answer["languages"][query, place]),
-            _decode(answer["titles"][query, place]),
+            *(Text(_decode(answer[name][query, place])) for name in ("document_ids", "languages", "titles")),
         )
     return table
 

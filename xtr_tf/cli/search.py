@@ -30,6 +30,9 @@ def search(
     imputation: Annotated[
         str | None, typer.Option(help="top_k_prime, zero, constant or none.", show_default=False)
     ] = None,
+    constant: Annotated[
+        float | None, typer.Option(help="What is imputed under the imputation `constant`.")
+    ] = None,
     languages: Annotated[
         list[str] | None, typer.Option("--language", help="Only documents in this language; repeatable.")
     ] = None,
@@ -54,6 +57,7 @@ def search(
         "k_prime": k_prime,
         "leaves": leaves,
         "imputation": imputation,
+        "constant": constant,
         "rescore": rescore,
     }
     inputs: dict[str, Any] = {name: value for name, value in given.items() if value is not None}

@@ -10,7 +10,7 @@ import typer
 
 app = typer.Typer(help="Make SentencePiece vocabularies.", no_args_is_help=True)
 
-# A corpus has the first two; training pairs have a query too.
+# A corpus has a title and a text (or contents); training pairs have a query too.
 _TEXT_FIELDS = ("query", "title", "text", "contents")
 
 

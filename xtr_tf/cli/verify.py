@@ -21,6 +21,7 @@ def verify(
 ) -> None:
     """Load a model as TensorFlow Serving does, in a fresh process, and replay its reference answers."""
     from rich.console import Console
+    from rich.markup import escape
 
     from xtr_tf.errors import InputError
     from xtr_tf.export.gate import verify_model
@@ -32,7 +33,7 @@ def verify(
         report = verify_model(directory, tolerance)
         if not report.passed:
             for problem in report.problems:
-                console.print(f"[red]wrong[/] {problem}", highlight=False)
+                console.print(f"[red]wrong[/] {escape(problem)}", highlight=False)
             raise InputError(
                 "The model does not give the answers it was exported with. "
                 f"Received: {str(directory)!r} ({len(report.problems)} problems)."

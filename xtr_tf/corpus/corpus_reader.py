@@ -27,10 +27,11 @@ from xtr_tf.errors import InputError
 class CorpusReader:
     """Iterates over the documents of a file, a folder or a BEIR folder.
 
-    The format is told by the suffix: `.jsonl`, `.tsv`, `.parquet` or `.tfrecord`, the first two
-    also with `.gz` or `.zst`, the last with `.gz`. The files of a folder are read in the order
-    of their names; of a BEIR folder (one with `corpus.jsonl`) only that file. Fields are `_id`
-    (or `id`, `docid`), `text` (or `contents`), `title` and `language` (or `lang`).
+    The format is told by the suffix: `.jsonl` (or `.json`, one object a line all the same), `.tsv`,
+    `.parquet` or `.tfrecord`, the first two also with `.gz` or `.zst`, the last with `.gz`. The
+    files of a folder are read in the order of their names; of a BEIR folder (one with
+    `corpus.jsonl`) only that file. Fields are `_id` (or `id`, `docid`), `text` (or `contents`),
+    `title` and `language` (or `lang`).
 
     A record that is no document (invalid UTF-8 or JSON, no id, no text, an id that has been
     seen) is left out and counted; of documents with one id the first stays. The ids seen take

@@ -55,10 +55,9 @@ class DocumentRecord:
     text: str | None = None
 
     @classmethod
-    def of(cls, document: Document, keep_text: bool = True) -> DocumentRecord:
+    def of(cls, document: Document) -> DocumentRecord:
         """The record of `document`."""
-        text = document.text if keep_text else None
-        return cls(document.id, document.title, document.language, document.content_hash, text)
+        return cls(document.id, document.title, document.language, document.content_hash, document.text)
 
     @property
     def full_text(self) -> str:

@@ -32,7 +32,8 @@ def write_aside(path: Path, content: bytes) -> None:
 def directory_aside(path: Path) -> Iterator[Path]:
     """Gives a new folder to fill; on success it takes the place of `path`, on failure it is removed.
 
-    A folder left by a killed process keeps its own name and is never mistaken for `path`.
+    A folder left by a killed process keeps its own name and is never mistaken for `path`; the one
+    that is replaced is removed under such a name, too, so that `path` is never half of anything.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = _aside(path)
@@ -43,8 +44,12 @@ def directory_aside(path: Path) -> Iterator[Path]:
             _flush(file)
         flush_directory(aside)
         if path.exists():
-            shutil.rmtree(path)
-        aside.rename(path)
+            replaced = _aside(path)
+            path.rename(replaced)
+            aside.rename(path)
+            shutil.rmtree(replaced)
+        else:
+            aside.rename(path)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise

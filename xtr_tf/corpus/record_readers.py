@@ -33,11 +33,11 @@ _PARQUET_BATCH = 1024
 def read_jsonl(path: Path) -> Iterator[Record]:
     """One JSON object a line; blank lines are passed over."""
     with open_bytes(path) as file:
-        for line in file:
+        for number, line in enumerate(file):
             if line.isspace():
                 continue
             try:
-                fields = json.loads(line.decode())
+                fields = json.loads(line.decode("utf-8-sig" if number == 0 else "utf-8"))
             except UnicodeDecodeError:
                 yield BadRecord("invalid UTF-8")
             except (ValueError, RecursionError):

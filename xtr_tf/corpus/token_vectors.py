@@ -197,21 +197,6 @@ class TokenVectors:
         """Ids in order."""
         return [document.id for document in self.documents()]
 
-    @cached_property
-    def document_titles(self) -> list[str]:
-        """Titles in order."""
-        return [document.title for document in self.documents()]
-
-    @cached_property
-    def document_languages(self) -> list[str]:
-        """Languages in order."""
-        return [document.language for document in self.documents()]
-
-    @cached_property
-    def content_hashes(self) -> list[str]:
-        """Content hashes in order."""
-        return [document.content_hash for document in self.documents()]
-
     def verify(self) -> None:
         """Reads every file and raises `InputError` for the first that is not the one written."""
         for shard in self.shards:

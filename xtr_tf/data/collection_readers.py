@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from xtr_tf.data.bad_records import BadRecords
-from xtr_tf.data.document import Document
+from xtr_tf.data.document import Document, first_value, require_utf8
 from xtr_tf.data.judged_collection import JudgedCollection
 from xtr_tf.data.lines import read_lines
 from xtr_tf.errors import InputError
@@ -30,10 +30,18 @@ def read_beir(
     """
     judgements = _read_judgements(_find(folder, f"qrels/{split}.tsv"), bad_records)
     queries, languages = {}, {}
-    for _, query_id, record in _read_objects(_find(folder, "queries.jsonl"), bad_records):
-        if query_id in judgements and isinstance(record.get("text"), str):
-            queries[query_id] = str(record["text"])
-            languages[query_id] = str(record.get("language") or language)
+    path = _find(folder, "queries.jsonl")
+    for number, query_id, record in _read_objects(path, bad_records):
+        text = record.get("text")
+        if query_id not in judgements or not isinstance(text, str):
+            continue
+        try:
+            require_utf8("the query", text)
+        except ValueError as error:
+            bad_records.skip(path, number, str(error))
+            continue
+        queries[query_id] = text
+        languages[query_id] = str(record.get("language") or language)
     documents = _read_corpus([_find(folder, "corpus.jsonl")], judgements, whole_corpus, bad_records)
     return [JudgedCollection(str(folder), queries, languages, documents, judgements)]
 
@@ -159,11 +167,7 @@ def _read_objects(path: Path, bad_records: BadRecords) -> Iterator[tuple[int, st
 
 
 def _identity(record: object) -> str | None:
-    if isinstance(record, dict):
-        for name in ("_id", "id", "docid"):
-            if name in record:
-                return str(record[name])
-    return None
+    return first_value(record, "_id", "id", "docid") or None if isinstance(record, dict) else None
 
 
 def _read_corpus(

@@ -37,13 +37,27 @@ class Document(NamedTuple):
             value = {"text": value}
         if not isinstance(value, dict):
             raise ValueError("a document is neither a text nor an object")
-        identity = value.get("id", value.get("_id", value.get("docid", "")))
+        identity = first_value(value, "id", "_id", "docid")
         title, text = value.get("title") or "", value.get("text")
         if not isinstance(text, str) or not isinstance(title, str):
             raise ValueError("a document has no `text`, or a `title` that is not text")
         if not text.strip() and not title.strip():
             raise ValueError("a document is empty")
+        require_utf8("a document", identity, title, text)
         score = value.get("score")
         if score is not None and not isinstance(score, int | float):
             raise ValueError("a document's `score` is not a number")
-        return cls(str(identity), title, text, math.nan if score is None else float(score))
+        return cls(identity, title, text, math.nan if score is None else float(score))
+
+
+def first_value(record: dict[str, Any], *names: str) -> str:
+    """Returns the first field that is there and not null, as text; empty if there is none."""
+    return str(next((record[name] for name in names if record.get(name) is not None), ""))
+
+
+def require_utf8(what: str, *texts: str) -> None:
+    """Raises `ValueError` if a text cannot be encoded: JSON can spell halves of characters."""
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{what} is not UTF-8") from error

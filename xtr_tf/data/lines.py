@@ -6,6 +6,7 @@ import bz2
 import gzip
 import lzma
 import mmap
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -15,6 +16,8 @@ import numpy as np
 from xtr_tf.errors import InputError
 
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+#: What reading a damaged file raises.
+DAMAGE = (EOFError, lzma.LZMAError, zlib.error, OSError)
 
 
 def open_bytes(path: Path) -> IO[bytes]:
@@ -34,10 +37,8 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
             for number, line in enumerate(file, start=1):
                 if stripped := line.rstrip(b"\r\n"):
                     yield number, stripped
-        except (EOFError, lzma.LZMAError, OSError) as error:
-            raise InputError(
-                f"A data file is damaged ({error}); fetch it again. Received: {str(path)!r}."
-            ) from error
+        except DAMAGE as error:
+            raise damaged(path, error) from error
 
 
 class LineFile:
@@ -73,10 +74,13 @@ def file_content(path: Path) -> bytes | mmap.mmap:
         if path.suffix in _OPENERS:
             try:
                 return file.read()
-            except (EOFError, lzma.LZMAError, OSError) as error:
-                raise InputError(
-                    f"A data file is damaged ({error}); fetch it again. Received: {str(path)!r}."
-                ) from error
+            except DAMAGE as error:
+                raise damaged(path, error) from error
         if path.stat().st_size == 0:
             return b""
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def damaged(path: Path, error: Exception) -> InputError:
+    """The error for a file that cannot be read to its end."""
+    return InputError(f"A data file is damaged ({error}); fetch it again. Received: {str(path)!r}.")

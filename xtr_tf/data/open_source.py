@@ -38,10 +38,17 @@ def open_collections(config: SourceConfig, bad_records: BadRecords) -> list[Judg
     return READERS[format_](paths[0], config.split, config.language, True, bad_records)
 
 
+def find_paths(path: str) -> list[Path]:
+    """The file or folder at a path, or what fits its pattern."""
+    if not path:
+        return []
+    pattern = Path(path)
+    return [pattern] if pattern.exists() else sorted(pattern.parent.glob(pattern.name))
+
+
 def _recognise(config: SourceConfig) -> tuple[str, list[Path]]:
     """The format, and the files or the one folder."""
-    path = Path(config.path)
-    paths = sorted(path.parent.glob(path.name)) if config.path else []
+    paths = find_paths(config.path)
     if not paths:
         raise InputError(f"A data set does not exist; check its path. Received: {config.path!r}.")
     format_ = config.format if config.format != "auto" else _guess(paths[0])

@@ -13,13 +13,17 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 
 from xtr_tf.config.schema import DataConfig, TokenizerConfig
 from xtr_tf.data.bad_records import BadRecords
 from xtr_tf.data.lines import file_content
+from xtr_tf.data.open_source import find_paths
 from xtr_tf.data.sampler import Sampler
 from xtr_tf.data.tfrecord_source import record_bounds
 from xtr_tf.errors import InputError
+
+_FEATURES = {"language", "query_tokens", "positive_tokens", "positive_keys", "positive_scores"}
 
 
 class NumberBatch(NamedTuple):
@@ -57,7 +61,7 @@ class TokenizedData:
         seed: Of shuffling and of the choice among positives and negatives.
 
     Raises:
-        InputError: There are no examples, or they have other lengths.
+        InputError: There are no examples, or records of another kind, or they have other lengths.
     """
 
     def __init__(self, config: DataConfig, tokenizer: TokenizerConfig, seed: int) -> None:
@@ -72,7 +76,7 @@ class TokenizedData:
             bad_records = BadRecords(limit=0)
             for start, end in record_bounds(content, path, bad_records):
                 self._records.append(content[start:end])
-                features = _parse(content[start:end])
+                features = _parse_first(content[start:end], path)
                 languages.append(_text(features, "language"))
                 positives = len(features["positive_scores"].float_list.value)
                 self.max_positives = max(self.max_positives, positives)
@@ -168,13 +172,26 @@ def _files(config: DataConfig) -> list[Path]:
                 "Tokenized training sets cannot be mixed with others; tokenize all of them. "
                 f"Received: format {source.format!r} of {source.path!r}."
             )
-        pattern = Path(source.path)
-        found += sorted(pattern.parent.glob(pattern.name))
+        found += find_paths(source.path)
     return found
 
 
 def _parse(record: memoryview) -> dict:
     return dict(tf.train.Example.FromString(bytes(record)).features.feature)
+
+
+def _parse_first(record: memoryview, path: Path) -> dict:
+    """Parses a record that was never looked at before, so that later ones need no check."""
+    try:
+        features = _parse(record)
+    except DecodeError:
+        features = {}
+    if not features.keys() >= _FEATURES:
+        raise InputError(
+            "A training set of the format `tokenized` holds other records; leave `format` out for one of "
+            f"texts. Received: {str(path)!r}."
+        )
+    return features
 
 
 def _text(features: dict, name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from xtr_tf.data.document import Document
+from xtr_tf.data.document import Document, first_value, require_utf8
 
 
 class TrainingExample(NamedTuple):
@@ -49,13 +49,15 @@ class TrainingExample(NamedTuple):
             positives = (Document.from_json({"title": record.get("title"), "text": record["text"]}),)
         if not positives:
             raise ValueError("the record has neither `positives` nor `positive` nor `text`")
-        return cls(
-            id=str(record.get("id", record.get("_id", ""))),
+        example = cls(
+            id=first_value(record, "id", "_id"),
             query=query,
             positives=positives,
             negatives=_documents(record, "negatives", "negative"),
             language=str(record.get("language") or language),
         )
+        require_utf8("the record", example.id, query, example.language)
+        return example
 
 
 def _documents(record: dict[str, Any], plural: str, singular: str) -> tuple[Document, ...]:

@@ -48,13 +48,15 @@ def evaluate_model(
         tested = open_model(model)
         earlier = Path(baseline) if baseline and is_report(baseline) else None
         opponent = open_model(baseline) if baseline and not earlier else None
-        evaluator = Evaluator(tested, settings, staging, opponent, earlier, progress)
-        results = [evaluator.evaluate(dataset) for dataset in datasets]
         compared: dict[str, str] | None = None
         if opponent:
             compared = {"name": opponent.name, "kind": opponent.kind}
         elif earlier:
             compared = dict(read_report(earlier)["model"])
+        evaluator = Evaluator(tested, settings, staging, opponent, earlier, progress)
+        for dataset in datasets:
+            evaluator.check(dataset)
+        results = [evaluator.evaluate(dataset) for dataset in datasets]
         described = {"name": tested.name, "kind": tested.kind}
         content = build_content(results, settings, described, compared, time.perf_counter() - started)
         write_report(staging, content)

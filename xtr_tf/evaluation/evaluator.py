@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from xtr_tf.corpus.document import Document
+from xtr_tf.errors import InputError
 from xtr_tf.evaluation.analysers import ANALYSERS, analyser_for
 from xtr_tf.evaluation.answers import judge_by_answers
 from xtr_tf.evaluation.bm25 import BM25
@@ -17,7 +18,7 @@ from xtr_tf.evaluation.dataset_result import DatasetResult, Values, file_name, r
 from xtr_tf.evaluation.datasets.dataset import Dataset
 from xtr_tf.evaluation.fusion import reciprocal_rank_fusion
 from xtr_tf.evaluation.honesty import count_honestly
-from xtr_tf.evaluation.measures import measure, metrics_for
+from xtr_tf.evaluation.measures import cutoff, measure, metrics_for
 from xtr_tf.evaluation.model_result import ModelResult
 from xtr_tf.evaluation.run import Run
 from xtr_tf.evaluation.settings import EvaluationSettings
@@ -70,6 +71,17 @@ class Evaluator:
         self._baseline_report = baseline_report
         self._progress = progress
 
+    def check(self, dataset: Dataset) -> None:
+        """Raises `InputError` if the dataset cannot be measured: all must pass before the first begins."""
+        settings = self._settings
+        needed = cutoff(dataset.metric)
+        if settings.depth and settings.depth < needed:
+            raise InputError(
+                f"{dataset.metric} of {dataset.name} needs a depth of {needed} at least. "
+                f"Received: depth {settings.depth}."
+            )
+        self._earlier_values(dataset.sample(settings.max_queries, settings.seed))
+
     def evaluate(self, dataset: Dataset) -> DatasetResult:
         """Measures every system on a dataset, and writes runs and values."""
         settings = self._settings
@@ -121,10 +133,13 @@ class Evaluator:
                 metric: np.where(is_words, values["bm25_words"][metric], values["bm25_ngrams"][metric])
                 for metric in metrics
             }
-        if self._baseline_report:
-            path = self._baseline_report / "queries" / f"{file_name(dataset.name)}.json"
-            values["baseline"] = read_values(path, ids)
-        return values
+        return values | self._earlier_values(dataset)
+
+    def _earlier_values(self, dataset: Dataset) -> dict[str, Values]:
+        if not self._baseline_report:
+            return {}
+        path = self._baseline_report / "queries" / f"{file_name(dataset.name)}.json"
+        return {"baseline": read_values(path, [query.id for query in dataset.queries])}
 
     def _write(self, result: DatasetResult, runs: Mapping[str, Run]) -> None:
         name = file_name(result.dataset.name)

@@ -46,10 +46,11 @@ def count_honestly(
         runs: By system.
     """
     known = set(document_ids)
+    measured = {query.id for query in dataset.queries}
     relevant = {
         query: {document for document, grade in grades.items() if grade > 0}
         for query, grades in dataset.judgements.items()
-        if query in {query.id for query in dataset.queries}
+        if query in measured
     }
     found = {
         system: {document for query in dataset.queries for document in run.documents(query.id)}

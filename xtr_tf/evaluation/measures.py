@@ -35,6 +35,11 @@ ANSWER_METRICS = ("Top-20", "Top-100")
 _QUERIES_AT_ONCE = 512
 
 
+def cutoff(name: str) -> int:
+    """How many documents a metric looks at; 0 for one that takes whatever there is."""
+    return int(METRICS[name].partition("@")[2] or 0)
+
+
 def metrics_for(by_answers: bool, depth: int) -> tuple[str, ...]:
     """The metrics that runs of `depth` documents can be measured with.
 
@@ -43,7 +48,7 @@ def metrics_for(by_answers: bool, depth: int) -> tuple[str, ...]:
         depth: Documents of each query; a metric that looks further is left out.
     """
     names = ANSWER_METRICS if by_answers else JUDGED_METRICS
-    return tuple(name for name in names if depth >= _cutoff(name))
+    return tuple(name for name in names if depth >= cutoff(name))
 
 
 def measure(
@@ -77,11 +82,6 @@ def measure(
         for result in ir_measures.iter_calc(list(parsed), grades, results):
             values[parsed[result.measure]][place[result.query_id]] = result.value
     return values
-
-
-def _cutoff(name: str) -> int:
-    """How many documents a metric looks at; 0 for one that takes whatever there is."""
-    return int(METRICS[name].partition("@")[2] or 0)
 
 
 @cache

@@ -1,15 +1,10 @@
-"""What an evaluation needs of a model: vectors of queries and of a corpus."""
+"""A query as an evaluation searches with it."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
-
-from xtr_tf.corpus.document import Document
-from xtr_tf.evaluation.token_index import TokenIndex
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,13 +20,3 @@ class EncodedQuery:
     vectors: np.ndarray
     pieces: np.ndarray | None = None
     words: tuple[str, ...] = ()
-
-
-class TokenEncoder(Protocol):
-    """Encodes texts. A query without text has no tokens, as in a served model."""
-
-    def encode_queries(self, texts: Sequence[str]) -> list[EncodedQuery]:
-        """The tokens of each query, in order."""
-
-    def encode_documents(self, documents: Sequence[Document], dataset: str) -> TokenIndex:
-        """The tokens of a corpus; `dataset` is named if they are too many."""

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from xtr_tf.export.reference_case import ReferenceCase
 from xtr_tf.retriever import Retriever
+from xtr_tf.retriever.search_defaults import MAX_TOP_K
 from xtr_tf.retriever.search_request import SearchRequest
 
 # Short hit lists keep the file small; what is retrieved does not depend on how much.
@@ -62,7 +63,8 @@ def record_cases(
             "search", query=text[:1], **{**parameters, "imputation": np.array(imputation.encode(), object)}
         )
     if retriever.keeps_vectors:
-        record("search", query=text, **{**parameters, "rescore": parameters["top_k"] * np.int32(2)})
+        rescore = np.int32(min(2 * retriever.defaults.top_k, MAX_TOP_K))
+        record("search", query=text, **{**parameters, "rescore": rescore})
     encoded = record("encode_query", query=text)
     record("search_vectors", **encoded, **parameters)
     record("search_tokens", query=text[:2], k_prime=np.int32(_K_PRIME_OF_HITS), leaves=parameters["leaves"])

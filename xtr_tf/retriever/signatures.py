@@ -11,9 +11,9 @@
 | `search_tokens` | `query` string[B], `k_prime` int32[], `leaves` int32[] | per query token (row, R in all) \
 and hit (C): `query_of_row` int32[R], `token_ids` int32[R, C], `scores` float[R, C], `cutoffs` float[R], \
 `documents` int32[R, C], which counts in `document_ids`, `titles`, `languages` string[?] |
-| `explain` | as `search` | as `search`, and `texts` string[B, K], `query_pieces` string[B, L], `retrieved` \
-bool[B, K, L], `token_scores` float[B, K, L], `document_pieces` string[B, K, L], `starts`, `limits` \
-int32[B, K, L] |
+| `explain` | as `search`, without `rescore` | as `search`, and `texts` string[B, K], `query_pieces` \
+string[B, L], `retrieved` bool[B, K, L], `token_scores` float[B, K, L], `document_pieces` string[B, K, L], \
+`starts`, `limits` int32[B, K, L] |
 | `encode_query` | `query` string[B] | `encodings` float[B, L, D], `mask` bool[B, L] |
 | `encode_document` | `document` string[B] | as `encode_query` |
 | `score` | `query` string[B], `documents` string[B, ?] | `scores` float[B, ?], exact f_ColBERT |
@@ -28,6 +28,8 @@ int32[B, K, L] |
 | `imputation` | string[] | `top_k_prime`, `zero`, `constant` or `none` |
 | `constant` | float[] | any finite number; counts with `constant` alone |
 | `languages` | string[?] | documents in one of these alone; empty, or "" alone, for all |
+| `rescore` | int32[] | candidates ranked anew by exact f_ColBERT: 0 (none), or `top_k` to 10,000 where the \
+index keeps vectors |
 
 Results are in descending order of score. Where fewer than K documents are found, the rest is "" and -inf.
 A query longer than the tokenizer's limit is cut to it; bytes that are not UTF-8 count as U+FFFD. A blank

@@ -73,12 +73,20 @@ class TensorSpec:
         encoded = np.empty(array.shape, dtype=object)
         for index, element in np.ndenumerate(array):
             if isinstance(element, str):
-                encoded[index] = element.encode("utf-8", "surrogateescape")
+                encoded[index] = self._encode(element)
             elif isinstance(element, bytes):
                 encoded[index] = bytes(element)
             else:
                 raise self._wrong_dtype(type(element).__name__)
         return encoded
+
+    def _encode(self, text: str) -> bytes:
+        try:
+            return text.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"Input `{self.name}` must be text that UTF-8 can encode. Received: {text!r:.60}."
+            ) from error
 
     def _numbers(self, value: Any) -> np.ndarray:
         if isinstance(value, (np.ndarray, np.generic)):

@@ -114,7 +114,8 @@ class CoreSearcher(TokenSearcher):
 
     def _score(self, queries: tf.Tensor, slots: tf.Tensor) -> tf.Tensor:
         """Returns inner products `[slots, rows]`, one block of slots after another."""
-        blocks = -(-tf.size(slots) // _BLOCK)
+        # One block even where the cells are empty: no concatenation of nothing.
+        blocks = tf.maximum(-(-tf.size(slots) // _BLOCK), 1)
 
         def score_block(block: tf.Tensor, scored: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
             vectors = tf.gather(self.vectors, slots[block * _BLOCK : (block + 1) * _BLOCK])
@@ -146,7 +147,7 @@ def _thresholds(scores: tf.Tensor, k_prime: tf.Tensor) -> tf.Tensor:
     stride = tf.clip_by_value(k_prime // _MIN_RANK_IN_SAMPLE, 1, _MAX_STRIDE)
     sample = tf.transpose(scores[::stride])
     rank = tf.minimum(k_prime // stride, tf.shape(sample)[1])
-    thresholds = tf.math.top_k(sample, rank).values[:, -1]
+    thresholds = tf.reduce_min(tf.math.top_k(sample, rank).values, axis=1)
     return tf.where(k_prime >= tf.shape(scores)[0], -float("inf"), thresholds)
 
 

@@ -74,6 +74,11 @@ class Tokenizer(tf.Module):
                 f"Received: {config.model or f'{len(self._model)} bytes'!r}."
             ) from error
         self.pad_id = self._id_of(_PAD_PIECE)
+        if self.pad_id:  # masks take every id but 0 for a token
+            raise InputError(
+                f"The SentencePiece model's {_PAD_PIECE} piece must have the id 0, as T5's has. "
+                f"Received: {self.pad_id}."
+            )
         self.eos_id = self._find_eos()
 
     @property

@@ -54,6 +54,8 @@ class CheckpointStore:
         with staged_directory(self._directory / f"step_{step:09d}", overwrite=True) as staging:
             self._state.write(str(staging / _STATE))
             (staging / _INFO).write_text(json.dumps({"step": step, "metric": metric}))
+        for leftover in self._directory.glob(".step_*"):  # of a process that was killed while writing
+            shutil.rmtree(leftover)
         best = self.best()
         for checkpoint in self.all()[: -self._keep]:
             if best is None or checkpoint.step != best.step:

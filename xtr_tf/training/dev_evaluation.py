@@ -16,6 +16,7 @@ from xtr_tf.config.schema import DataConfig
 from xtr_tf.data.bad_records import BadRecords
 from xtr_tf.data.judged_collection import JudgedCollection
 from xtr_tf.data.open_source import open_collections
+from xtr_tf.errors import InputError
 from xtr_tf.losses.document_maxima import document_maxima
 from xtr_tf.tokenizer import Tokenizer
 
@@ -34,13 +35,23 @@ class DevEvaluation:
         config: Which sets.
         tokenizer: The run's tokenizer.
         k_prime: Tokens that each query token retrieves.
+
+    Raises:
+        InputError: A set cannot be read, or has no documents or no judged queries.
     """
 
     def __init__(self, config: DataConfig, tokenizer: Tokenizer, k_prime: int) -> None:
         bad_records = BadRecords(config.max_bad_records)
-        self._collections = [
-            collection for source in config.dev for collection in open_collections(source, bad_records)
-        ]
+        self._collections: list[JudgedCollection] = []
+        for source in config.dev:
+            opened = open_collections(source, bad_records)
+            for collection in opened:
+                if not collection.queries or not collection.documents:
+                    raise InputError(
+                        "A development set needs documents and judged queries; check its files and split. "
+                        f"Received: {collection.name!r}, split {source.split!r}."
+                    )
+            self._collections += opened
         bad_records.report()
         self._tokenizer = tokenizer
         self._k_prime = k_prime

@@ -16,7 +16,7 @@ def initial_encoder(config: RunConfig) -> tuple[Encoder, Tokenizer]:
     """Random weights of the configured shape, or an existing encoder.
 
     An existing encoder (imported, or trained earlier) brings its shape and vocabulary; dropout,
-    precision and rematerialisation, and the tokenizer's lengths, are the run's own.
+    precision and rematerialisation, and the tokenizer's lengths and lower-casing, are the run's own.
     """
     source = config.training.initial_encoder
     if not source:

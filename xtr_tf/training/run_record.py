@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import yaml
 
 from xtr_tf.config.loading import read_yaml, to_mapping
 from xtr_tf.config.run import RunConfig
+from xtr_tf.corpus.files import write_aside
 from xtr_tf.errors import InputError
 
 # What may change when a run continues, because it does not change the weights of a step.
@@ -22,8 +22,6 @@ _FREE = {
     "checkpoint_every",
     "keep_checkpoints",
     "evaluate_every",
-    "dev_metric",
-    "dev_k_prime",
     "log_every",
     "output",
 }
@@ -76,9 +74,7 @@ class RunRecord:
 
     def _write(self, path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        write_aside(path, text.encode())
 
 
 def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import ssl
 import tarfile
 import urllib.error
 import urllib.request
@@ -23,6 +24,7 @@ Progress = Callable[[str, int, int], None]
 _CHUNK = 1 << 20
 _TIMEOUT_SECONDS = 60
 _DONE = ".sha256"
+_NETWORK_ERRORS = (urllib.error.URLError, HTTPException, ConnectionError, TimeoutError, ssl.SSLError)
 
 
 def fetch(file: RemoteFile, folder: Path, progress: Progress) -> str:
@@ -95,7 +97,7 @@ def _download(file: RemoteFile, aside: Path, progress: Progress) -> tuple[dict[s
             f"The server refused a file ({error.code} {error.reason}); if it asks for terms to be accepted, "
             f"accept them there and set HF_TOKEN. Received: {file.address}."
         ) from error
-    except (OSError, HTTPException) as error:
+    except _NETWORK_ERRORS as error:
         reason = getattr(error, "reason", None) or error
         raise InputError(
             f"No connection to the server ({reason}); where there is no network, copy the dataset's files "

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from xtr_tf.data.lines import open_bytes, read_lines
+from xtr_tf.data.lines import DAMAGE, damaged, open_bytes, read_lines
 from xtr_tf.errors import InputError
 
 
@@ -67,6 +67,8 @@ def read_quoted(path: Path) -> Iterator[tuple[int, list[str]]]:
                     yield reader.line_num, row
         except (csv.Error, UnicodeDecodeError) as error:
             raise bad_line(path, reader.line_num + 1, f"cannot be read ({error})") from error
+        except DAMAGE as error:
+            raise damaged(path, error) from error
 
 
 def bad_line(path: Path, number: int, problem: str) -> InputError:

@@ -44,6 +44,8 @@ def quality_plot(content: Content, metric: str) -> str:
             colour, marker = SYSTEM_STYLES[system["key"]]
             found = [(y, formatting.figure(row, system["key"], metric)) for y, row in enumerate(rows)]
             known = [(y + spread * place - 0.25, own) for y, own in found if own]
+            if not known:
+                continue
             values = np.array([[own["value"], own["low"], own["high"]] for _, own in known]) * 100
             axes.errorbar(
                 values[:, 0],
