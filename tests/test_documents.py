@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-FOLDERS = ("", "docs", "serving", "serving/tf_serving", "benchmarks", "benchmarks/*", "examples/*", "models/*")
+FOLDERS = (
+    "",
+    "docs",
+    "serving",
+    "serving/tf_serving",
+    "benchmarks",
+    "benchmarks/*",
+    "examples/*",
+    "models/*",
+)
 COMMAND = str(Path(sys.executable).parent / "xtr-tf")
 
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Trains a small multilingual model from nothing: vocabulary, start by f_ColBERT, then f_XTR.
 #
-#   benchmarks/mxtr/run.sh [STEPS]      # of f_XTR, 4000 if not given; more than before continues
+#   benchmarks/mxtr/run.sh [STEPS]      # of f_XTR, 1000 if not given; more than before continues
 #
 # Everything is kept in .bench/mxtr. It may be stopped at any time; the same command goes on.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-STEPS=${1:-4000}
+STEPS=${1:-1000}
 OUT=.bench/mxtr
 SETS=.bench/study/data
 DATA=${XTR_TF_DATA:-../shared/data}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -61,6 +62,12 @@ class Metrics:
             ("model", "version", "state"),
             registry=self.registry,
         )
+        self._newest = Gauge(
+            "xtr_serving_model_newest_version",
+            "Highest version that answers, NaN if none does.",
+            ("model",),
+            registry=self.registry,
+        )
 
     def watch(self, name: str, description: str, value: Callable[[], float]) -> None:
         """Adds a gauge that is read when the metrics are."""
@@ -93,6 +100,10 @@ class Metrics:
         """Records a version's state."""
         for other in _STATES:
             self._versions.labels(model, str(version), other).set(other == state)
+
+    def set_newest(self, model: str, answering: Iterable[int]) -> None:
+        """Records which versions of a model answer; a label, unlike a value, has no age."""
+        self._newest.labels(model).set(max(answering, default=math.nan))
 
     def forget_version(self, model: str, version: int) -> None:
         """Drops a version that is no longer told of."""

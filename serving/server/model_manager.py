@@ -247,6 +247,7 @@ class ModelManager:
         # Of two versions with one number, from the old base path and the new, the metric is the new one's.
         if model is None or model.versions.get(version.number, version) is version:
             self._metrics.set_state(name, version.number, version.state.name)
+        self._metrics.set_newest(name, [other.number for other in model.loaded] if model else [])
         fields = {"model": name, "version": version.number, "state": version.state.name}
         if version.error is not None:
             fields |= {"code": version.error.code.name, "error": version.error.message}

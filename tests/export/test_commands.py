@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -37,15 +40,19 @@ def test_search_prints_json(exact_export):
     assert scores == sorted(scores, reverse=True)
 
 
-def test_search_takes_a_constant_to_impute(exact_export):
-    found = [
-        json.loads(
-            run("search", exact_export, "highest mountain", "--json", "--k-prime", 20, "--imputation",
-                "constant", "--constant", constant)
-        )
-        for constant in (0, 0.5)
-    ]  # fmt: skip
-    assert found[0][0]["score"] < found[1][0]["score"]
+def test_search_takes_a_constant_to_impute(tmp_path, monkeypatch):
+    asked = {}
+
+    def answer(signature, inputs):
+        asked[signature] = inputs
+        return {"document_ids": np.array([[b""]], object)}
+
+    session = contextlib.nullcontext(SimpleNamespace(run=answer))
+    monkeypatch.setattr("xtr_tf.runtime.SavedModelSession", lambda directory: session)
+    (tmp_path / "saved_model.pb").touch()
+    run("search", tmp_path, "nile", "--json", "--imputation", "constant", "--constant", 0.5)
+    assert asked["search"]["imputation"] == "constant"
+    assert asked["search"]["constant"] == 0.5
 
 
 def test_search_explains(exact_export):

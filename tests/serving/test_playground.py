@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -23,6 +24,16 @@ def test_the_page_is_whole_and_alone(retriever_server):
     assert "default-src 'none'" in policy
     assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", page)
     assert "innerHTML" not in page
+
+
+def test_the_examples_have_a_passage(repository):
+    page = (repository / "serving" / "server" / "playground.html").read_text()
+    examples = re.findall(r'"([^"]+)"', page.partition("const EXAMPLES = [")[2].partition("];")[0])
+    atlas = repository / "examples" / "atlas"
+    queries = [json.loads(line) for line in (atlas / "queries.jsonl").read_text().splitlines()]
+    known = {query["text"]: query["language"] for query in queries}
+    assert examples[0] == "highest mountain in Africa"
+    assert [known[example] for example in examples[1:]] == ["de", "fr", "ja", "ar"]
 
 
 def test_the_endpoint_tells_documents_and_matches(retriever_server):

@@ -57,6 +57,9 @@ def test_models_policies_and_labels(start_server, connect, toy_models, tmp_path)
         with pytest.raises(grpc.RpcError) as caught:
             calls.predict(model="two")
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+        page = server.rest("/monitoring/prometheus/metrics")[1]
+        assert 'xtr_serving_model_newest_version{model="new"} 3.0' in page
+        assert 'xtr_serving_model_newest_version{model="two"} NaN' in page
         with pytest.raises(grpc.RpcError) as caught:
             reload(calls, config("every", toy_models, "all {}", stable=7))
         assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION

@@ -97,6 +97,7 @@ def test_metrics(server, calls):
         'xtr_serving_request_seconds_bucket{api="grpc",le="0.016",method="Predict",model="default"}',
         'xtr_serving_batch_rows_count{model="default"}',
         'xtr_serving_model_version_state{model="default",state="AVAILABLE",version="3"} 1.0',
+        'xtr_serving_model_newest_version{model="default"} 3.0',
         'xtr_serving_model_load_seconds_count{model="default",outcome="loaded"} 1.0',
         "xtr_serving_queue_rows 0.0",
         "xtr_serving_requests_in_flight 1.0",

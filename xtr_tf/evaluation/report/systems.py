@@ -38,7 +38,11 @@ def describe_systems(
         System("xtr", "XTR", f"the model under f_XTR′, k′ = {settings.k_prime:,} ({model_kind})"),
         System("colbert", "ColBERT scoring", "the same encoder under f_ColBERT, every token compared"),
         System("baseline", baseline_name or "baseline", "the model compared with, under f_XTR′"),
-        System("bm25", "BM25 by language", "by words, or by character n-grams in languages written without spaces"),
+        System(
+            "bm25",
+            "BM25 by language",
+            "by words, or by character n-grams in languages written without spaces",
+        ),
         System("bm25_words", "BM25 words", "words, no stemming, k1 = 0.9, b = 0.4"),
         System("bm25_ngrams", "BM25 n-grams", "character n-grams, k1 = 0.9, b = 0.4"),
         System("fusion", "XTR + BM25", "reciprocal rank fusion of XTR and BM25"),
