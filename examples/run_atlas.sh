@@ -8,7 +8,12 @@ PATH=$PWD/.venv/bin:$PATH
 out=out/atlas
 
 show() {
-  printf '\n\033[1m$ %s\033[0m\n' "$*"
+  local word words=()
+  for word in "$@"; do
+    [[ $word =~ ^[a-zA-Z0-9_./:=-]+$ ]] || word="\"$word\""
+    words+=("$word")
+  done
+  printf '\n\033[1m$ %s\033[0m\n' "${words[*]}"
 }
 
 step() {

@@ -19,8 +19,7 @@ FACTORIES = (
     "IVF1000,PQ64x4fs",
     "IVF4000,PQ64x4fs",
     "IVF1000,PQ64x4fsr",
-    "IVF4000,PQ64x4fsr",
-    "IVF4000,PQ64x4fsr,Refine(SQ8)",
+    "IVF1000,PQ64x4fsr,Refine(SQ8)",
 )
 
 

@@ -14,8 +14,7 @@ import matplotlib.pyplot as plt
 Records = Sequence[dict[str, Any]]
 
 COLUMNS = {
-    "xtr_mrr_few": "MRR@10, f_XTR', k' = 10",
-    "xtr_mrr": "MRR@10, f_XTR', k' = 1,000",
+    "xtr_mrr": "MRR@10, f_XTR'",
     "colbert_mrr": "MRR@10, f_ColBERT",
     "gold_rate": "gold tokens, ranks 1-100",
     "lexical_rate": "same piece, ranks 1-100",
@@ -75,7 +74,7 @@ def plot(records: Records, path: Path) -> None:
     style = {"text.color": _GREY, "axes.labelcolor": _GREY, "xtick.color": _GREY, "ytick.color": _GREY}
     with mpl.rc_context({**style, "axes.edgecolor": _GREY, "svg.fonttype": "none", "svg.hashsalt": "xtr-tf"}):
         figure, grid = plt.subplots(
-            len(names), len(COLUMNS), figsize=(17, 3 * len(names)), squeeze=False, sharex=True
+            len(names), len(COLUMNS), figsize=(14, 3 * len(names)), squeeze=False, sharex=True
         )
         for row, name in zip(grid, names, strict=True):
             own = [record for record in records if record["set"] == name]

@@ -11,7 +11,7 @@ def report(benchmark_module):
 
 
 def record(arm: str, step: int, value: float) -> dict:
-    columns = dict.fromkeys(("xtr_mrr_few", "xtr_mrr", "colbert_mrr", "gold_rate", "lexical_rate"), value)
+    columns = dict.fromkeys(("xtr_mrr", "colbert_mrr", "gold_rate", "lexical_rate"), value)
     return {"arm": arm, "step": step, "set": "s", "queries": 2, "documents": 3, "tokens": 4, **columns}
 
 
