@@ -100,6 +100,13 @@ def tensor_values(tensor: Any) -> tuple[tuple[int, ...], Sequence[Any]]:
     return shape, [*values, *([last] * missing)]
 
 
+def message_class(descriptor: Any) -> Any:
+    """Returns the class of the messages that a descriptor describes."""
+    if hasattr(message_factory, "GetMessageClass"):  # protobuf 4.22 and later
+        return message_factory.GetMessageClass(descriptor)
+    return message_factory.MessageFactory(descriptor.file.pool).GetPrototype(descriptor)
+
+
 def _build() -> dict[str, Any]:
     file = descriptor_pb2.FileDescriptorProto(name="xtr_tf_client.proto", package=_PACKAGE, syntax="proto3")
     for line in _SCHEMA.strip().splitlines():
@@ -110,11 +117,7 @@ def _build() -> dict[str, Any]:
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     names = [message.name for message in file.message_type]
-    descriptors = {name: pool.FindMessageTypeByName(f"{_PACKAGE}.{name}") for name in names}
-    if hasattr(message_factory, "GetMessageClass"):  # protobuf 4.22 and later
-        return {name: message_factory.GetMessageClass(found) for name, found in descriptors.items()}
-    factory = message_factory.MessageFactory(pool)
-    return {name: factory.GetPrototype(found) for name, found in descriptors.items()}
+    return {name: message_class(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in names}
 
 
 def _add_field(message: Any, name: str, number: str, kind: str) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
+from google.protobuf import descriptor_pb2, descriptor_pool, text_format, wrappers_pb2
 
+from serving.client.messages import message_class
 from xtr_tf.errors import InputError
 
 _WRAPPED = ("max_batch_size", "batch_timeout_micros", "max_enqueued_batches", "num_batch_threads")
@@ -90,6 +91,5 @@ def batching_parameters_class() -> type:
     wrappers_pb2.DESCRIPTOR.CopyToProto(wrappers)
     pool.Add(wrappers)
     pool.Add(file)
-    descriptor = pool.FindMessageTypeByName("tensorflow.serving.BatchingParameters")
-    message_class: type = message_factory.MessageFactory(pool).GetPrototype(descriptor)
-    return message_class
+    found: type = message_class(pool.FindMessageTypeByName("tensorflow.serving.BatchingParameters"))
+    return found

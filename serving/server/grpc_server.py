@@ -15,12 +15,13 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
-from serving.server import model_service, prediction_service
 from serving.server.bearer_tokens import BearerTokens
 from serving.server.limits import Limits
 from serving.server.model_service import ModelService
 from serving.server.prediction_service import PredictionService
 from serving.server.protos import (
+    MODEL_SERVICE,
+    PREDICTION_SERVICE,
     get_model_metadata_pb2,
     get_model_status_pb2,
     model_management_pb2,
@@ -79,7 +80,7 @@ class GrpcServer:
             ),
         )
         self._add_service(
-            prediction_service.SERVICE,
+            PREDICTION_SERVICE,
             {
                 "Predict": (prediction.predict, predict_pb2.PredictRequest),
                 "GetModelMetadata": (
@@ -92,7 +93,7 @@ class GrpcServer:
             },
         )
         self._add_service(
-            model_service.SERVICE,
+            MODEL_SERVICE,
             {
                 "GetModelStatus": (models.get_model_status, get_model_status_pb2.GetModelStatusRequest),
                 "HandleReloadConfigRequest": (
@@ -102,7 +103,7 @@ class GrpcServer:
             },
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        services = (prediction_service.SERVICE, model_service.SERVICE, "grpc.health.v1.Health")
+        services = (PREDICTION_SERVICE, MODEL_SERVICE, "grpc.health.v1.Health")
         reflection.enable_server_reflection((*services, reflection.SERVICE_NAME), self._server)
 
     async def start(self, host: str, port: int) -> int:
@@ -125,7 +126,7 @@ class GrpcServer:
         """Sets what health checks answer."""
         kind = health_pb2.HealthCheckResponse
         status = kind.SERVING if serving else kind.NOT_SERVING
-        for service in ("", prediction_service.SERVICE, model_service.SERVICE):
+        for service in ("", PREDICTION_SERVICE, MODEL_SERVICE):
             await self._health.set(service, status)
 
     async def stop(self, grace_seconds: float) -> None:

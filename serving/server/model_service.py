@@ -11,8 +11,6 @@ from serving.server.predictor import Predictor, Target
 from serving.server.protos import get_model_status_pb2, model_management_pb2
 from serving.server.request_observer import RequestRecord
 
-SERVICE = "tensorflow.serving.ModelService"
-
 
 class ModelService:
     """The service's methods, on messages.

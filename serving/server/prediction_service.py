@@ -12,7 +12,6 @@ from serving.server.request_observer import RequestRecord
 from serving.server.status import Code, RequestError, invalid_argument
 from serving.server.tensor_protos import fill_proto
 
-SERVICE = "tensorflow.serving.PredictionService"
 _SIGNATURE_DEF = "signature_def"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from google.protobuf import descriptor_pb2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,10 +25,13 @@ REAL = {
 
 @pytest.mark.parametrize("name", REAL)
 def test_every_field_has_the_real_number_and_kind(name):
-    real = {field.name: field for field in REAL[name].DESCRIPTOR.fields}
+    ours, real = descriptor_pb2.DescriptorProto(), descriptor_pb2.DescriptorProto()
+    MESSAGES[name].DESCRIPTOR.CopyToProto(ours)
+    REAL[name].DESCRIPTOR.CopyToProto(real)
+    fields = {field.name: field for field in real.field}
     enum, integer = 14, 5
-    for field in MESSAGES[name].DESCRIPTOR.fields:
-        theirs = real[field.name]
+    for field in ours.field:
+        theirs = fields[field.name]
         assert field.number == theirs.number
         assert field.label == theirs.label
         assert field.type == (integer if theirs.type == enum else theirs.type)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+from google.protobuf import descriptor_pb2, descriptor_pool, text_format
 
+from serving.client.messages import message_class
 from serving.server.batching_options import BatchingOptions, read_batching_options
 from serving.server.model_config import VersionPolicy, read_model_configs
 
@@ -57,8 +58,7 @@ def test_the_monitoring_config_is_a_monitoring_config(folder):
     )
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    descriptor = pool.FindMessageTypeByName("p.MonitoringConfig")
-    message = message_factory.MessageFactory(pool).GetPrototype(descriptor)()
+    message = message_class(pool.FindMessageTypeByName("p.MonitoringConfig"))()
     text_format.Parse((folder / "config" / "monitoring.config").read_text(), message)
     assert message.prometheus_config.enable
     assert message.prometheus_config.path == "/monitoring/prometheus/metrics"
