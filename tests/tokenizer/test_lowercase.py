@@ -21,6 +21,12 @@ WORDS = [
     "Ⱥ ẞ Ω K Å",
     "JĮ Ì Í Ĩ J\u0307 I\u0307 Į\u0301",
 ]
+# TensorFlow's tables are Unicode 13's. These capitals came with 14, no other until 15.1, the newest tables of
+# the interpreters in use: to TensorFlow they are no letters yet, and stay as they are.
+SINCE_13 = [
+    *"\u2c2f\ua7c0\ua7d0\ua7d6\ua7d8",
+    *map(chr, {*range(0x10570, 0x10596)} - {0x1057B, 0x1058B, 0x10593}),
+]
 SNIPPET = """
 import json, sys, tensorflow as tf
 from xtr_tf.tokenizer.lowercase import lowercase
@@ -37,8 +43,10 @@ def lower(texts: list[str]) -> list[str]:
 
 
 def test_every_character_becomes_what_python_makes_of_it():
-    characters = [chr(code) for code in range(1, 0x110000) if not 0xD800 <= code <= 0xDFFF]
-    assert lower(characters) == [character.lower() for character in characters]
+    characters = {chr(code) for code in range(1, 0x110000) if not 0xD800 <= code <= 0xDFFF}
+    known = sorted(characters.difference(SINCE_13))
+    assert lower(known) == [character.lower() for character in known]
+    assert lower(SINCE_13) == SINCE_13
 
 
 def test_words_whose_small_forms_depend_on_neighbours():
@@ -46,7 +54,7 @@ def test_words_whose_small_forms_depend_on_neighbours():
 
 
 @settings(max_examples=50)
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))))
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters=["\0", *SINCE_13]))))
 def test_any_text(texts):
     assert lower(texts) == [text.lower() for text in texts]
 
