@@ -6,7 +6,7 @@ WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all lint format docs lock clean parity-env parity bench-encode bench-train bench-index bench-serve bench-search claims
+.PHONY: help setup run test test-all test-python lint format docs lock clean parity-env parity bench-encode bench-train bench-index bench-serve bench-search claims
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,14 @@ test: setup ## Run the tests, without the slow ones
 
 test-all: setup ## Run every test, the slow ones too
 	@$(PYTEST) -m "slow or not slow"
+
+# Whatever imports TFX or Beam when it is collected; single tests that do are marked `pipeline`.
+PIPELINE_TESTS := tests/pipeline tests/corpus/test_beam_runner.py tests/corpus/test_staged_runner.py
+
+test-python: ## Run every test that needs no TFX on another Python: VERSION=3.12, if you like TENSORFLOW=2.18
+	@venv=$$(tools/other_python.sh $(VERSION) $(TENSORFLOW)) && \
+	  $$venv/bin/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not pipeline" \
+	  $(addprefix --ignore=,$(PIPELINE_TESTS))
 
 lint: setup ## Check style and types
 	@$(PYTHON) -m ruff check .
@@ -68,5 +76,5 @@ lock: ## Resolve pyproject.toml anew into both lock files
 	@tools/lock.sh
 
 clean: ## Remove what was made here: environments, caches, outputs
-	rm -rf .venv .uv .uv.tmp .setup.lock .parity .bench out build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venvs .uv .uv.tmp .setup.lock .parity .bench out build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -10,27 +10,55 @@ import pytest
 from xtr_tf import diagnosis
 
 
-def test_a_wrong_version_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = metadata.version
-    monkeypatch.setattr(metadata, "version", lambda name: "0.1" if name == "scann" else real(name))
-    wrong = [finding for finding in diagnosis._check_pins() if not finding.ok]
-    assert [finding.subject for finding in wrong] == ["scann"]
-    assert wrong[0].detail == "0.1, pinned 1.3.2"
-    assert "make clean setup" in wrong[0].remedy
-
-
-def test_a_missing_base_package_is_wrong_and_a_missing_extra_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def with_versions(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str | None]) -> None:
+    """Makes it look as if packages were installed in other versions, or (None) not at all."""
     real = metadata.version
 
     def version(name: str) -> str:
-        if name in ("keras", "tfx"):
+        found = versions[name] if name in versions else real(name)
+        if found is None:
             raise metadata.PackageNotFoundError(name)
-        return real(name)
+        return found
 
     monkeypatch.setattr(metadata, "version", version)
-    findings = {finding.subject: finding for finding in diagnosis._check_pins()}
-    assert findings["keras"].detail == "missing, pinned 3.12.4"
+
+
+def test_what_is_installed_fits() -> None:
+    findings = [diagnosis._check_python(), *diagnosis._check_versions(), *diagnosis._check_op_builds()]
+    assert [finding for finding in findings if not finding.ok] == []
+    assert {"python", "scann", "tensorflow", "tensorflow-text", "scann build"} <= {
+        finding.subject for finding in findings
+    }
+
+
+def test_a_wrong_version_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_versions(monkeypatch, {"scann": "0.1", "numpy": "1.0"})
+    wrong = {finding.subject: finding for finding in diagnosis._check_versions() if not finding.ok}
+    assert wrong.keys() == {"scann", "numpy"}
+    assert wrong["scann"].detail == "0.1, wanted <1.5,>=1.3.2"
+    assert "make clean setup" in wrong["scann"].remedy
+
+
+def test_ops_built_for_another_tensorflow_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_versions(monkeypatch, {"tensorflow": "2.99.0"})
+    findings = diagnosis._check_op_builds()
+    assert [finding.ok for finding in findings] == [False, False]
+    assert "built for tensorflow ~=2." in findings[0].detail
+    assert findings[0].detail.endswith("which is 2.99.0")
+
+
+def test_a_missing_base_package_is_wrong_and_a_missing_extra_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_versions(monkeypatch, {"keras": None, "tfx": None})
+    findings = {finding.subject: finding for finding in diagnosis._check_versions()}
+    assert findings["keras"].detail == "missing, wanted <4,>=3.12.4"
     assert "tfx" not in findings
+
+
+def test_another_python_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnosis.platform, "python_version", lambda: "3.9.1")
+    finding = diagnosis._check_python()
+    assert not finding.ok
+    assert "3.10" in finding.remedy
 
 
 def test_a_library_that_does_not_load_is_a_finding() -> None:

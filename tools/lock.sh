@@ -1,21 +1,24 @@
 #!/usr/bin/env bash
-# Resolves pyproject.toml into requirements.lock (all extras and the development tools) and
-# requirements-serving.lock (what a serving host installs). Hashes, and no index addresses.
+# Resolves pyproject.toml into the three lock files, with hashes and no index addresses:
+#   requirements.lock          everything, for TFX's Python; what make uses
+#   requirements-current.lock  everything but TFX, for a current Python and TensorFlow
+#   requirements-serving.lock  the part of requirements-current.lock that a serving host installs
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 uv=$(tools/setup.sh --uv)
 
-compile() { # OUTPUT, then uv's options
-  local output=$1
-  shift
+compile() { # OUTPUT, the Python's version, then uv's options
+  local output=$1 python=$2
+  shift 2
   "$uv" pip compile pyproject.toml --quiet --generate-hashes --no-annotate --no-header \
-    --python-version 3.10 --python-platform x86_64-manylinux_2_28 --output-file "$output" "$@" || {
+    --python-version "$python" --python-platform x86_64-manylinux_2_28 --output-file "$output" "$@" || {
     echo "lock: $output could not be resolved (uv's reason stands above); the old one is unchanged." >&2
     exit 1
   }
 }
 
-compile requirements.lock --all-extras --group dev
-# The same versions as the full lock, so that what was tested is what serves.
-compile requirements-serving.lock --extra serving --constraint requirements.lock
+compile requirements.lock 3.10 --all-extras --group dev
+compile requirements-current.lock 3.12 --extra train --extra eval --extra serving --group dev
+# The same versions, so that what was tested is what serves.
+compile requirements-serving.lock 3.12 --extra serving --constraint requirements-current.lock

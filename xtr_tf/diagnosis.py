@@ -8,14 +8,16 @@ from __future__ import annotations
 import dataclasses
 import os
 import platform
-import re
 import shutil
-import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
-REINSTALL = "install the locked environment again (make clean setup)."
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+REINSTALL = "install the locked environment again (make clean setup), or xtr-tf with pip."
+_DISTRIBUTION = "xtr-tf"
 _FREE_MEMORY_GB = 2.0
 _FREE_DISK_GB = 2.0
 
@@ -31,10 +33,11 @@ class Finding:
 
 
 def diagnose(directory: str | Path = ".") -> list[Finding]:
-    """Looks at the interpreter, the pins, the custom ops, the devices, memory and the disk of `directory`."""
+    """Looks at the interpreter, packages, custom ops, devices, memory and the disk of `directory`."""
     return [
         _check_python(),
-        *_check_pins(),
+        *_check_versions(),
+        *_check_op_builds(),
         _check_import("tensorflow_text ops", _load_text_ops),
         _check_import("scann ops", _load_scann_ops),
         _check_devices(),
@@ -44,29 +47,67 @@ def diagnose(directory: str | Path = ".") -> list[Finding]:
 
 
 def _check_python() -> Finding:
-    ok = sys.version_info[:2] == (3, 10)
+    wanted = SpecifierSet(metadata.metadata(_DISTRIBUTION)["Requires-Python"])
+    found = platform.python_version()
     return Finding(
-        "python", ok, platform.python_version(), "use Python 3.10, the newest that TFX 1.16 supports."
+        "python",
+        wanted.contains(found, prereleases=True),
+        found,
+        f"use a Python that is {wanted}; the pipeline needs 3.10 or 3.11.",
     )
 
 
-def _check_pins() -> list[Finding]:
-    """Compares every installed package that the distribution pins exactly."""
+def _check_versions() -> list[Finding]:
+    """Compares what is installed with what the distribution asks for.
+
+    Shows what is wrong, and whatever a newer release could break: the packages with an upper bound.
+    """
     findings = []
-    for requirement in metadata.requires("xtr-tf") or []:
-        pin = re.match(r"([\w.-]+)(?:\[[\w,]+\])?==([\w.]+)(.*)", requirement)
-        if pin is None:
-            continue
-        name, wanted, condition = pin.groups()
-        try:
-            found = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            if "extra ==" in condition:
-                continue
-            found = "missing"
-        detail = found if found == wanted else f"{found}, pinned {wanted}"
-        findings.append(Finding(name, found == wanted, detail, REINSTALL))
+    for requirement in _requirements():
+        found = _installed(requirement.name)
+        ok = found is not None and requirement.specifier.contains(found, prereleases=True)
+        bounded = any(bound.operator in ("<", "==") for bound in requirement.specifier)
+        if not ok or bounded:
+            detail = str(found) if ok else f"{found or 'missing'}, wanted {requirement.specifier}"
+            findings.append(Finding(requirement.name, ok, detail, REINSTALL))
     return findings
+
+
+def _requirements() -> list[Requirement]:
+    """Returns the requirements of the base, and of every extra whose packages are all there."""
+    declared = [Requirement(line) for line in metadata.requires(_DISTRIBUTION) or []]
+    wanted = [requirement for requirement in declared if requirement.marker is None]
+    for extra in metadata.metadata(_DISTRIBUTION).get_all("Provides-Extra") or []:
+        needed = [one for one in declared if one.marker and one.marker.evaluate({"extra": extra})]
+        if all(_installed(requirement.name) for requirement in needed):
+            wanted += needed
+    return wanted
+
+
+def _check_op_builds() -> list[Finding]:
+    """Compares the TensorFlow that the custom ops were built for with the installed one."""
+    findings = []
+    tensorflow = _installed("tensorflow") or "missing"
+    for name in ("scann", "tensorflow-text"):
+        if _installed(name) is None:
+            continue  # told by _check_versions
+        wanted = SpecifierSet()
+        for requirement in map(Requirement, metadata.requires(name) or []):
+            # ScaNN names its TensorFlow in an extra since 1.4.
+            applies = requirement.marker is None or requirement.marker.evaluate({"extra": "tf"})
+            if requirement.name == "tensorflow" and applies:
+                wanted &= requirement.specifier
+        ok = tensorflow != "missing" and wanted.contains(tensorflow, prereleases=True)
+        detail = f"built for tensorflow {wanted}" + ("" if ok else f", which is {tensorflow}")
+        findings.append(Finding(f"{name} build", ok, detail, REINSTALL))
+    return findings
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _load_text_ops() -> str:

@@ -57,6 +57,7 @@ def test_an_update_encodes_what_changed(built: Path, atlas: Path, model: Path, t
     assert TokenIndex.open(tmp_path / "index").num_documents == 300
 
 
+@pytest.mark.pipeline
 def test_beam_builds_the_same_index(built: Path, tmp_path: Path) -> None:
     arguments = ["--kind", "core", "--runner", "DirectRunner", "--", "--direct_num_workers=1"]
     run("index", built / "vectors", "--out", tmp_path / "index", *arguments)
