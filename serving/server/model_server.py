@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TextIO
 
 from serving.server.bearer_tokens import BearerTokens
 from serving.server.grpc_server import GrpcServer
@@ -32,18 +32,19 @@ class ModelServer:
 
     Args:
         options: How to serve.
+        log: Where the log goes; standard error by default.
 
     Example:
         >>> server = ModelServer(ServerOptions((ModelConfig("default", Path("models/atlas")),)))
         >>> asyncio.run(server.run(print))
     """
 
-    def __init__(self, options: ServerOptions) -> None:
+    def __init__(self, options: ServerOptions, log: TextIO | None = None) -> None:
         self.options = options
         self.port = 0
         self.rest_port: int | None = None
         self._tokens = BearerTokens.read(options.token_file) if options.token_file else BearerTokens()
-        self._log = RequestLog(options.log_sampling)
+        self._log = RequestLog(options.log_sampling, log)
         self._metrics = Metrics()
         self._admission = Admission(options.limits.max_concurrent)
         self._stopping = asyncio.Event()

@@ -145,7 +145,9 @@ class RunningServer:
         return f"127.0.0.1:{self.port}"
 
     def log(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.log_file.read_text().splitlines() if line.startswith("{")]
+        """Returns what has been written to standard error, of which every line is JSON."""
+        lines = self.log_file.read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def rest(self, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
         """Sends a REST request and returns the status and the JSON answered."""

@@ -85,6 +85,7 @@ def serve(
         from serving.server.batching_options import BatchingOptions, read_batching_options
         from serving.server.limits import Limits
         from serving.server.model_server import ModelServer
+        from serving.server.native_log import structured_standard_error
         from serving.server.server_options import ServerOptions
 
     if batching_parameters_file is not None:
@@ -115,7 +116,8 @@ def serve(
         prefer_tensor_content=prefer_tensor_content,
         playground=playground,
     )
-    asyncio.run(ModelServer(options).run(_announce))
+    with structured_standard_error() as log:
+        asyncio.run(ModelServer(options, log).run(_announce))
 
 
 def _models(base: Path | None, name: str, file: Path | None) -> tuple[ModelConfig, ...]:
