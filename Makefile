@@ -6,7 +6,7 @@ WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all test-python lint format docs lock clean parity-env parity bench-encode bench-train bench-index bench-serve bench-search claims
+.PHONY: help setup run test test-all test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-index bench-serve bench-search claims
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ test-python: ## Run every test that needs no TFX on another Python: VERSION=3.12
 	@venv=$$(tools/other_python.sh $(VERSION) $(TENSORFLOW)) && \
 	  $$venv/bin/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not pipeline" \
 	  $(addprefix --ignore=,$(PIPELINE_TESTS))
+
+try-python: setup ## Every part once on another Python (VERSION=3.12), and a model of this one there
+	@tools/try_python.sh $(or $(VERSION),any) $(TENSORFLOW)
 
 lint: setup ## Check style and types
 	@$(PYTHON) -m ruff check .

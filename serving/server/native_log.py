@@ -21,7 +21,7 @@ from typing import BinaryIO, TextIO
 
 # `2026-11-17 08:00:00.123456: W tensorflow/...`, or `W0000 00:00:1763366400.123456  42 file.cc:7]`.
 _TENSORFLOW = re.compile(
-    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWEF] |[IWEF]\d{4} \d\d:|WARNING: All log messages"
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWEF] |[IWEF]0000 00:00:|WARNING: All log messages"
 )
 
 
