@@ -103,3 +103,14 @@ def test_second_call_starts_at_once(repository: Path) -> None:
     ended = subprocess.run([repository / "tools/setup.sh"], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert time.perf_counter() - start < 1.0
+
+
+@pytest.mark.parametrize("arguments", [[], ["312"], ["3.12", "nightly"], ["3.12", "2.18", "more"]])
+def test_another_python_is_asked_for_by_its_version(repository: Path, arguments: list[str]) -> None:
+    script = repository / "tools" / "other_python.sh"
+    ended = subprocess.run([script, *arguments], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        "other_python: give a Python like 3.12 and, if you like, a TensorFlow like 2.18. "
+        f"Received: {' '.join(arguments)}\n"
+    )
