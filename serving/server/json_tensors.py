@@ -203,7 +203,7 @@ def _element(value: Any, spec: TensorSpec) -> Any:
 def _decimal(value: int | float, spec: TensorSpec) -> float:
     bounds = np.finfo(spec.dtype)
     exact = abs(value) < 2 ** (bounds.nmant + 1) if isinstance(value, int) else True
-    if not exact or (math.isfinite(value) and abs(value) > bounds.max):
+    if not exact or (math.isfinite(value) and abs(value) > float(bounds.max)):
         raise invalid_argument(
             f"Cannot convert JSON value: {_show(value)} to {dtype_name(spec.dtype)}"
             " without loss of precision."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -35,6 +36,12 @@ _MODEL = (
 _PREDICTION = re.compile(_MODEL + r":(?P<method>(?i:classify|regress|predict))", re.ASCII)
 _STATUS = re.compile(_MODEL + r"(?P<metadata>/(?i:metadata))?", re.ASCII)
 _MAX_VERSION = 2**63 - 1
+# What asks for fields that have their default, too; renamed in protobuf 5.
+_WITH_DEFAULTS: dict[str, Any] = {
+    name: True
+    for name in ("including_default_value_fields", "always_print_fields_with_no_presence")
+    if name in inspect.signature(MessageToDict).parameters
+}
 
 #: Serves a path of its own: the request's body in, the answer out.
 Route = Callable[[HttpRequest, RequestRecord], Awaitable[HttpResponse]]
@@ -166,9 +173,7 @@ def _target(match: re.Match[str]) -> Target:
 
 
 def _to_dict(message: Any) -> dict[str, Any]:
-    document: dict[str, Any] = MessageToDict(
-        message, preserving_proto_field_name=True, including_default_value_fields=True
-    )
+    document: dict[str, Any] = MessageToDict(message, preserving_proto_field_name=True, **_WITH_DEFAULTS)
     return document
 
 
