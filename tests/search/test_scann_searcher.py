@@ -31,8 +31,8 @@ def test_scores_are_those_of_the_decoded_vectors(make_index, queries):
     decoded = decode(codes, index.array("centres"), index.array("cells"), index.array("codebook"))
     similarities = queries @ decoded.T
     assert valid.all()
-    # ScaNN sums lookup tables of 8 bits.
-    np.testing.assert_allclose(scores, np.take_along_axis(similarities, ids, axis=1), atol=0.02)
+    # ScaNN sums lookup tables of 8 bits. They are rounded; truncated, they are up to .0047 off.
+    np.testing.assert_allclose(scores, np.take_along_axis(similarities, ids, axis=1), atol=0.004)
     assert recall(ids, np.argsort(-similarities, axis=1)[:, :50]) > 0.9
     np.testing.assert_array_equal(cutoffs, scores[:, -1])
 

@@ -24,7 +24,11 @@ def scann_config(num_tokens: int, dim: int, cells: int, dims_per_block: int, reo
     builder.score_ah(dims_per_block, residual_quantization=True)
     if reordering:
         builder.reorder(min(10, num_tokens), quantize=ReorderType.INT8)
-    return text_format.Parse(builder.create_config(), scann_pb2.ScannConfig()).SerializeToString()
+    config = text_format.Parse(builder.create_config(), scann_pb2.ScannConfig())
+    # Truncated tables, the default up to ScaNN 1.3, make every score too small.
+    tables = config.hash.asymmetric_hash.fixed_point_lut_conversion_options
+    tables.float_to_int_conversion_method = tables.ROUND
+    return config.SerializeToString()
 
 
 def serialized_partitioner(centres: np.ndarray) -> bytes:
