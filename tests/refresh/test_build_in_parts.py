@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from xtr_tf.config.schema import IndexConfig
-from xtr_tf.corpus.beam_runner import BeamRunner
 from xtr_tf.corpus.local_runner import run_locally
 from xtr_tf.corpus.token_vectors import TokenVectors
 from xtr_tf.errors import InputError
@@ -17,6 +16,12 @@ from xtr_tf.refresh.join_indexes import IndexPart, join_indexes
 
 MakeVectors = Callable[..., TokenVectors]
 IDS = [f"d{number}" for number in range(90)]
+
+
+def run_with_beam(job: IndexingJob, shards: Sequence[int]) -> None:
+    from xtr_tf.corpus.beam_runner import BeamRunner
+
+    BeamRunner()(job, shards)
 
 
 def files(directory: Path) -> dict[str, bytes]:
@@ -32,7 +37,9 @@ def files(directory: Path) -> dict[str, bytes]:
     ],
     ids=lambda config: config.kind,
 )
-@pytest.mark.parametrize("runner", [run_locally, BeamRunner()], ids=["local", "beam"])
+@pytest.mark.parametrize(
+    "runner", [run_locally, pytest.param(run_with_beam, marks=pytest.mark.pipeline)], ids=["local", "beam"]
+)
 def test_parts_make_the_same_index_as_one_process(
     config: IndexConfig, runner: Callable[..., None], make_vectors: MakeVectors, tmp_path: Path
 ) -> None:

@@ -51,7 +51,7 @@ def import_pyarrow(path: Path) -> Any:
         import pyarrow as pa
     except ImportError as error:
         raise InputError(
-            "Parquet and Zstandard files need the package `pyarrow`; install xtr-tf[pipeline]. "
+            "Parquet and Zstandard files need the package `pyarrow`; install xtr-tf[train]. "
             f"Received: {str(path)!r}."
         ) from error
     return pa
