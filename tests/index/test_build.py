@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.support.numbers import rounding
 from xtr_tf.config.schema import IndexConfig
 from xtr_tf.errors import InputError
 from xtr_tf.index import build
@@ -65,8 +66,11 @@ def test_core_vectors_lie_by_cell(tmp_path):
     np.testing.assert_array_equal(np.sort(tokens), np.arange(1_000))
     vectors = source.take(tokens)
     np.testing.assert_allclose(index.array("vectors") / index.array("multipliers"), vectors, atol=0.05)
-    nearest = ((vectors[:, None] - centres) ** 2).sum(-1).argmin(1)
-    np.testing.assert_array_equal(nearest, np.repeat(np.arange(len(centres)), np.diff(offsets)))
+    distances = ((vectors[:, None].astype(np.float64) - centres) ** 2).sum(-1)
+    own = np.take_along_axis(distances, np.repeat(np.arange(len(centres)), np.diff(offsets))[:, None], 1)
+    # The distance is found as |c|² - 2 x.c in float32: 16 terms each, and no larger than |x|² + |c|².
+    sizes = (vectors.astype(np.float64) ** 2).sum(-1) + (centres**2).sum(-1).max()
+    assert (own[:, 0] <= distances.min(axis=1) + rounding(2 * 16, sizes)).all()
 
 
 def test_another_indexs_quantiser_can_be_used_again(tmp_path):

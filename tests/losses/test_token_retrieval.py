@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.support.numbers import rounding
 from xtr_tf.losses import sum_of_max_scores, token_retrieval_scores
 
 
@@ -66,14 +67,16 @@ def random_case(seed: int):
     return queries, query_mask, documents, document_mask, candidates
 
 
-@hypothesis.settings(max_examples=2000)
-@hypothesis.given(
-    st.integers(0, 2**32),
-    st.sampled_from([1, 2, 3, 5, 9, 40]),
-    st.sampled_from([None, 1, 2]),
-    st.booleans(),
+# Every k_train, and every pair of block and shapes; all combinations are 36 graphs, which take long to trace.
+VARIANTS = (
+    *((1, None, True), (2, None, False), (3, 1, True), (5, 1, False), (9, 2, True), (40, 2, False)),
+    *((2, 1, True), (3, 2, False), (5, None, True)),
 )
-def test_equals_the_reference(seed, k_train, block, static_shapes):
+
+
+@hypothesis.given(st.integers(0, 2**32), st.sampled_from(VARIANTS))
+def test_equals_the_reference(seed, variant):
+    k_train, block, static_shapes = variant
     queries, query_mask, documents, document_mask, candidates = random_case(seed)
     result = traced(k_train, block, static_shapes)(queries, query_mask, documents, document_mask, candidates)
     scores, counts = reference(queries, query_mask, documents, document_mask, k_train, candidates)
@@ -131,9 +134,8 @@ def test_with_everything_retrieved_it_is_sum_of_max(k_train):
     query_mask = tf.constant([[True] * 4, [True, True, False, False]])
     document_mask = tf.sequence_mask([5, 3, 1], 5)
     result = token_retrieval_scores(queries, query_mask, documents, document_mask, k_train)
-    np.testing.assert_allclose(
-        result.scores, sum_of_max_scores(queries, query_mask, documents, document_mask), rtol=1e-6
-    )
+    expected = sum_of_max_scores(queries, query_mask, documents, document_mask)
+    np.testing.assert_allclose(result.scores, expected, rtol=0, atol=rounding(8 + 4))
 
 
 def test_tokens_that_tie_with_the_threshold_are_all_retrieved_in_any_order():
@@ -165,7 +167,7 @@ def test_padding_never_counts_never_retrieves_never_blocks():
     padded = token_retrieval_scores(
         padded_queries, tf.sequence_mask([3, 3], 4), padded_documents, tf.sequence_mask([4, 4, 4], 6), 3
     )
-    np.testing.assert_array_equal(padded.scores, plain.scores)
+    np.testing.assert_allclose(padded.scores, plain.scores, rtol=0, atol=rounding(8 + 3))
     np.testing.assert_array_equal(padded.retrieving_tokens, plain.retrieving_tokens)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.support.numbers import network_rounding
 from xtr_tf.corpus.document import DocumentRecord
 from xtr_tf.errors import InputError
 from xtr_tf.retriever import DocumentTable, Retriever, SearchDefaults, TokenTable
@@ -24,7 +25,9 @@ def test_blank_queries(signatures, blank):
     assert set(mixed["document_ids"].numpy()[[0, 2]].ravel()) == {b""}
     assert np.isneginf(mixed["scores"].numpy()[[0, 2]]).all()
     alone = signatures["serving_default"](QUERY)
-    np.testing.assert_array_equal(mixed["document_ids"][1], alone["document_ids"][0])
+    # Encoded in batches of different shapes: documents whose scores tie may change places.
+    np.testing.assert_allclose(mixed["scores"][1], alone["scores"][0], rtol=0, atol=network_rounding(700))
+    assert len({*mixed["document_ids"].numpy()[1]} & {*alone["document_ids"].numpy()[0]}) >= 4
     only = signatures["serving_default"](tf.constant([blank]))
     assert set(only["document_ids"].numpy().ravel()) == {b""}
 

@@ -6,6 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.support.numbers import network_rounding, rounding
+
+# What the encoder's sums may differ by in batches of different shapes, and then those of a score.
+ENCODED = network_rounding(700)
+SCORED = ENCODED + rounding(32 + 16)
+
 QUERIES = ["highest mountain", "東京"]
 DOCUMENTS = [
     ["Mount Everest is a mountain.", "The Nile flows north.", ""],
@@ -23,9 +29,11 @@ def test_encodings_are_the_encoders(signatures, tiny_corpus):
         ids = tokenize(texts)
         length = encoded["mask"].shape[1]
         np.testing.assert_array_equal(encoded["mask"], tiny_corpus.encoder.mask(ids)[:, :length])
-        np.testing.assert_allclose(encoded["encodings"], tiny_corpus.encoder(ids)[:, :length], atol=1e-5)
+        np.testing.assert_allclose(
+            encoded["encodings"], tiny_corpus.encoder(ids)[:, :length], rtol=0, atol=ENCODED
+        )
         norms = np.linalg.norm(encoded["encodings"], axis=-1)
-        np.testing.assert_allclose(norms, encoded["mask"].numpy().astype(float), atol=1e-5)
+        np.testing.assert_allclose(norms, encoded["mask"].numpy().astype(float), rtol=0, atol=rounding(32))
 
 
 def test_score_is_exact_colbert(signatures):
@@ -38,7 +46,7 @@ def test_score_is_exact_colbert(signatures):
                 assert np.isneginf(scores[row, column])
                 continue
             tokens = signatures["encode_document"](tf.constant([text]))["encodings"].numpy()[0]
-            assert scores[row, column] == pytest.approx((vectors @ tokens.T).max(axis=1).mean(), abs=1e-5)
+            assert scores[row, column] == pytest.approx((vectors @ tokens.T).max(axis=1).mean(), abs=SCORED)
 
 
 @pytest.mark.parametrize("count", [0, 1, 16, 17, 40])
@@ -50,7 +58,7 @@ def test_any_number_of_documents(signatures, count):
     assert scores["scores"].shape == [1, count]
     for position in range(0, count, 13):
         alone = signatures["score"](tf.constant(["number 3"]), tf.constant([[texts[position]]]))["scores"]
-        assert float(alone[0, 0]) == pytest.approx(float(scores["scores"][0, position]), abs=1e-5)
+        assert float(alone[0, 0]) == pytest.approx(float(scores["scores"][0, position]), abs=SCORED)
 
 
 def test_searching_everything_is_exact_colbert(signatures, tiny_corpus):
@@ -59,4 +67,4 @@ def test_searching_everything_is_exact_colbert(signatures, tiny_corpus):
     texts = {record.id.encode(): f"{record.title} {record.text}" for record in tiny_corpus.documents}
     documents = [[texts[identifier] for identifier in row] for row in found["document_ids"].numpy()]
     exact = signatures["score"](tf.constant(QUERIES), tf.constant(documents))["scores"]
-    np.testing.assert_allclose(found["scores"], exact, atol=1e-4)
+    np.testing.assert_allclose(found["scores"], exact, rtol=0, atol=2 * SCORED)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.support.numbers import network_rounding
 from xtr_tf.config.schema import LossConfig
 from xtr_tf.data.batches import Batch
 from xtr_tf.encoder import Encoder
@@ -15,6 +16,8 @@ from xtr_tf.training.batch_loss import batch_loss, statistic_names
 from xtr_tf.training.gradients import chunked_gradients, whole_batch_gradients
 
 LOSS = LossConfig(k_train=12, temperature=0.1)
+# One layer of 128 wide there and back; the loss divides what it does to a score by the temperature.
+TOLERANCE = network_rounding(1_500) / LOSS.temperature
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +59,11 @@ def test_chunks_give_the_gradient_of_the_whole_batch(base_run, batch, chunks):
     chunked_loss, chunked = tf.function(
         lambda: chunked_gradients(encode, variables, LOSS, batch, seed, chunks), autograph=False
     )()
-    assert chunked_loss.loss.numpy() == pytest.approx(whole_loss.loss.numpy(), rel=1e-6)
+    assert chunked_loss.loss.numpy() == pytest.approx(whole_loss.loss.numpy(), abs=TOLERANCE)
     assert isinstance(chunked[0], tf.IndexedSlices) == isinstance(whole[0], tf.IndexedSlices)
     for ours, theirs in zip(dense(chunked), dense(whole), strict=True):
         assert np.abs(theirs).max() > 0
-        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6 * max(1, np.abs(theirs).max()))
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=TOLERANCE * np.abs(theirs).max())
 
 
 def test_both_passes_of_a_chunk_drop_the_same(base_run, batch):

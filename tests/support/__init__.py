@@ -1,0 +1,1 @@
+"""What tests of several parts share: comparing numbers, running commands, browsers, fresh processes."""
