@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,31 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from tests.support.built_once import built_once as build_in_one_process
+from tests.support.groups import GroupScheduling, order_of
+from tests.support.processes import run_python
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 # How long an example takes says more of the machine than of the code, and none is kept between runs.
-settings.register_profile("tests", deadline=None, database=None)
+settings.register_profile("tests", deadline=None, database=None, max_examples=200)
+settings.register_profile("thorough", deadline=None, database=None, max_examples=2000)
 settings.load_profile("tests")
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parent
+REPOSITORY = TESTS.parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the tests of a group together, and the groups that take longest first."""
+    items.sort(key=lambda item: order_of(item.path.relative_to(TESTS)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupScheduling:
+    """Tells pytest-xdist which tests belong to one worker."""
+    return GroupScheduling(config, log)
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +53,20 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no measurement data; set XTR_TF_DATA to its folder (looked in {folder})")
     return folder
+
+
+@pytest.fixture(scope="session")
+def fresh_python() -> Callable[..., str]:
+    """Runs a script in a process of its own and returns what it printed."""
+    return run_python
+
+
+@pytest.fixture(scope="session")
+def built_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], None]], Path]:
+    """From a name and a function that writes a folder to that folder, written once for all workers."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    return lambda name, build: build_in_one_process(shared / "built_once" / name, build)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,3 +133,46 @@ def tiny_corpus(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> T
         pieces=tokens.ids.values.numpy(),
         spans=spans.numpy(),
     )
+
+
+@pytest.fixture(scope="session")
+def tiny_retriever(tiny_corpus: TinyCorpus) -> Any:
+    """An exact retriever over the tiny corpus."""
+    from xtr_tf.retriever import DocumentTable, Retriever, SearchDefaults, TokenTable
+    from xtr_tf.search.exact_searcher import ExactSearcher
+
+    return Retriever(
+        tiny_corpus.encoder,
+        tiny_corpus.tokenizer,
+        ExactSearcher(tiny_corpus.vectors),
+        tiny_corpus.document_of_token,
+        DocumentTable(tiny_corpus.documents),
+        TokenTable(tiny_corpus.pieces, tiny_corpus.spans),
+        SearchDefaults(k_prime=100, top_k=5),
+    )
+
+
+@pytest.fixture(scope="session")
+def signatures(tiny_retriever: Any) -> dict[str, Callable[..., Any]]:
+    """The tiny retriever's signatures; each is traced when it is first called."""
+    from xtr_tf.retriever.signatures import build_signatures
+
+    return build_signatures(tiny_retriever)
+
+
+@pytest.fixture(scope="session")
+def exact_export(built_once: Callable[..., Path], tiny_retriever: Any, signatures: dict[str, Any]) -> Path:
+    """The tiny retriever, exported through the gate, as version 1 of `atlas`; no test may change it."""
+    from xtr_tf.export import ModelCard, exporter
+
+    queries = ["highest mountain on earth", "wie lang ist der Nil?", "東京"]
+
+    def export(folder: Path) -> None:
+        card = ModelCard(
+            encoder={}, tokenizer={}, corpus={}, index={"kind": "exact"}, defaults={"k_prime": 100}
+        )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(exporter, "build_signatures", lambda _: signatures)
+            exporter.export_retriever(tiny_retriever, folder / "atlas", card, queries=queries)
+
+    return built_once("exact_export", export) / "atlas" / "1"

@@ -6,10 +6,11 @@ import itertools
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.processes import COMMAND, call_command
 
 FOLDERS = (
     "",
@@ -21,7 +22,6 @@ FOLDERS = (
     "examples/*",
     "models/*",
 )
-COMMAND = str(Path(sys.executable).parent / "xtr-tf")
 
 
 def commands(repository: Path, program: str) -> list[list[str]]:
@@ -67,13 +67,7 @@ def help_of(words: list[str]) -> tuple[str, list[str]]:
     own = itertools.takewhile(lambda word: word != "--", words)
     options = [word.partition("=")[0] for word in own if word.startswith("-")]
     before_options = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
-    ended = subprocess.run(
-        [COMMAND, *before_options, "--help"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"COLUMNS": "400", "PATH": "/usr/bin:/bin", "TERM": "dumb"},
-    )
+    ended = call_command(*before_options, "--help", COLUMNS="400", TERM="dumb")
     assert ended.returncode == 0, f"no such command: xtr-tf {' '.join(words)}"
     return ended.stdout, options
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+pytestmark = pytest.mark.checkout
 
 TOOLS = (
     "awk",
@@ -97,12 +99,14 @@ def test_unknown_option(checkout: Path) -> None:
     assert "Received: --fast" in ended.stderr
 
 
-def test_second_call_starts_at_once(repository: Path) -> None:
+def test_second_call_does_next_to_nothing(repository: Path) -> None:
     subprocess.run([repository / "tools/setup.sh"], check=True)
-    start = time.perf_counter()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     ended = subprocess.run([repository / "tools/setup.sh"], capture_output=True, text=True, check=False)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert time.perf_counter() - start < 1.0
+    # Processor time: the wall clock also counts whatever else the machine is doing.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
 
 
 @pytest.mark.parametrize("arguments", [[], ["312"], ["3.12", "nightly"], ["3.12", "2.18", "more"]])

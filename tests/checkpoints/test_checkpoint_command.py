@@ -15,22 +15,19 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from tests.support.processes import call_command, run_command
 from xtr_tf.checkpoints.naming import HUGGING_FACE
 from xtr_tf.checkpoints.safetensors_writer import SafetensorsWriter, row_blocks
 from xtr_tf.config.schema import EncoderConfig
 from xtr_tf.encoder.weights import weight_shapes
 
-COMMAND = str(Path(sys.executable).with_name("xtr-tf"))
-
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [COMMAND, "checkpoint", *map(str, arguments)], capture_output=True, text=True, timeout=300
-    )
+    return call_command("checkpoint", *arguments)
 
 
 def test_import_then_export_then_inspect(golden: Any, tmp_path: Path) -> None:
-    imported = run("import", golden.path("released_xtr"), "--out", tmp_path / "encoder")
+    imported = run_command("checkpoint", "import", golden.path("released_xtr"), "--out", tmp_path / "encoder")
     assert (imported.returncode, imported.stderr.strip()) == (0, "")
     assert "2 layers, 16 wide, 3 heads, gated-gelu, 96 pieces, projection to 128" in imported.stdout
     exported = run("export", tmp_path / "encoder", "--out", tmp_path / "exported")

@@ -23,9 +23,12 @@ from xtr_tf.tokenizer import Tokenizer
 
 PARITY_PYTHON = os.environ.get("XTR_TF_PARITY_PYTHON")
 
-pytestmark = pytest.mark.skipif(
-    PARITY_PYTHON is None, reason="transformers is no part of this environment; `make parity` runs it"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        PARITY_PYTHON is None, reason="transformers is no part of this environment; `make parity` runs it"
+    ),
+]
 
 
 def write_encoder(directory: Path, preset: str, vocabulary: Path) -> Tokenizer:

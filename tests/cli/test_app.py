@@ -1,34 +1,28 @@
-"""The command line as a user meets it: real processes, their output and exit codes."""
+"""The command line as a user meets it: its output and exit codes, in real processes where that matters."""
 
 from __future__ import annotations
 
 import os
 import resource
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.support.processes import COMMAND, call_command, run_command
 from xtr_tf.version import __version__
-
-COMMAND = str(Path(sys.executable).parent / "xtr-tf")
-
-
-def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([COMMAND, *arguments], capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload]
 
 
 def test_version() -> None:
-    assert run("--version").stdout == f"xtr-tf {__version__}\n"
+    assert run_command("--version").stdout == f"xtr-tf {__version__}\n"
 
 
 def test_help_answers_in_under_a_second() -> None:
     durations = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert "doctor" in run("--help").stdout
+        assert "doctor" in run_command("--help").stdout
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         # Processor time: the wall clock also counts whatever else the machine is doing.
         durations.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
@@ -36,12 +30,12 @@ def test_help_answers_in_under_a_second() -> None:
 
 
 def test_config_show_prints_a_usable_file(tmp_path: Path) -> None:
-    shown = run("config", "show", "--set", "encoder.preset=t5_small")
+    shown = run_command("config", "show", "--set", "encoder.preset=t5_small")
     assert shown.returncode == 0
     assert yaml.safe_load(shown.stdout)["encoder"]["num_heads"] == 8
     file = tmp_path / "again.yaml"
     file.write_text(shown.stdout)
-    assert run("config", "show", str(file)).stdout == shown.stdout
+    assert call_command("config", "show", file).stdout == shown.stdout
 
 
 @pytest.mark.parametrize(
@@ -54,22 +48,28 @@ def test_config_show_prints_a_usable_file(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_ends_with_one_sentence(arguments: list[str], code: int, sentence: str) -> None:
-    ended = run(*arguments)
+    ended = call_command(*arguments)
     assert ended.returncode == code
     assert sentence in ended.stderr
     assert ended.stderr.count("\n") == 1
     assert ended.stdout == ""
 
 
+def test_bad_input_in_a_process_of_its_own() -> None:
+    ended = run_command("config", "show", "absent.yaml")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.count("\n") == 1
+
+
 def test_a_group_without_a_command_prints_its_help() -> None:
-    ended = run("config")
+    ended = call_command("config")
     assert "Usage" in ended.stdout
     assert ended.stderr == ""
 
 
 def test_doctor_is_quiet_and_content() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
-    ended = run("doctor", env=environment)
+    ended = run_command("doctor", env=environment)
     assert ended.returncode == 0, ended.stdout
     assert "scann ops" in ended.stdout
     assert "wrong" not in ended.stdout
@@ -77,7 +77,7 @@ def test_doctor_is_quiet_and_content() -> None:
 
 
 def test_doctor_names_the_remedy(tmp_path: Path) -> None:
-    ended = run("doctor", str(tmp_path / "absent"))
+    ended = call_command("doctor", tmp_path / "absent")
     assert ended.returncode == 1
     assert "remedy disk: name a folder that exists." in ended.stdout
 

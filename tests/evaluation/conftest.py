@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,13 @@ def atlas_index(atlas: Dataset, loaded_encoder: Any) -> Any:
 
 
 @pytest.fixture(scope="session")
-def exported_directory(
-    tiny_corpus: Any, atlas: Dataset, atlas_index: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def exported_directory(tiny_corpus: Any, atlas_index: Any, built_once: Callable[..., Path]) -> Path:
     """A model with an exact index of the whole example corpus, as a SavedModel."""
+    return built_once("atlas_export", lambda folder: export_atlas(tiny_corpus, atlas_index, folder)) / "atlas"
+
+
+def export_atlas(tiny_corpus: Any, atlas_index: Any, folder: Path) -> None:
+    """Saves the signatures that an evaluation calls."""
     import tensorflow as tf
 
     from xtr_tf.corpus.document import DocumentRecord
@@ -60,6 +64,6 @@ def exported_directory(
         DocumentTable([DocumentRecord.of(document) for document in atlas_index.documents]),
         defaults=SearchDefaults(k_prime=100, top_k=10),
     )
-    directory = tmp_path_factory.mktemp("exported") / "atlas" / "1"
-    tf.saved_model.save(retriever, str(directory), signatures=build_signatures(retriever))
-    return directory.parent
+    built = build_signatures(retriever)
+    signatures = {name: built[name] for name in ("search", "encode_query", "encode_document")}
+    tf.saved_model.save(retriever, str(folder / "atlas" / "1"), signatures=signatures)

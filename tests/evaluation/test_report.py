@@ -6,13 +6,12 @@ import copy
 import html
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.support.chromium import open_page
 from xtr_tf.evaluation.report import formatting
 from xtr_tf.evaluation.report.html import render_html
 from xtr_tf.evaluation.report.markdown import render_markdown
@@ -273,31 +272,21 @@ window.addEventListener('load', () => {
 @pytest.fixture(scope="module")
 def browse(page: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, str], dict[str, Any]]:
     """Opens the page in Chromium at a width and in a colour scheme; gives what the probe and console said."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if browser is None:
-        pytest.skip("no Chromium on this machine; install the package `chromium` to look at the report")
     folder = tmp_path_factory.mktemp("page")
     (folder / "report.html").write_text(page, encoding="utf-8")
 
     def look(width: int, scheme: str) -> dict[str, Any]:
         (folder / "probe.html").write_text(PROBE.replace("WIDTH", str(width)), encoding="utf-8")
-        command = [
-            *(browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"),
-            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-            *("--allow-file-access-from-files", "--enable-logging=stderr", "--v=0", "--dump-dom"),
-            f"--user-data-dir={folder / f'profile-{width}-{scheme}'}",
+        seen = open_page(
+            (folder / "probe.html").as_uri(),
+            *("--hide-scrollbars", "--allow-file-access-from-files", "--dump-dom"),
             f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
             f"--window-size={max(width + 40, 520)},3000",
-            (folder / "probe.html").as_uri(),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-        found = re.search(r"<pre>(.*?)</pre>", done.stdout, re.DOTALL)
+        )
+        found = re.search(r"<pre>(.*?)</pre>", seen.elements, re.DOTALL)
         assert found
-        assert found[1], done.stderr[-2000:]
-        said = [line for line in done.stderr.splitlines() if ":CONSOLE:" in line]
-        # The browser's own pages speak there, too: of fonts, where there is no network.
-        console = [line for line in said if "source: chrome://" not in line]
-        return {**json.loads(html.unescape(found[1])), "console": console}
+        assert found[1], seen.log[-2000:]
+        return {**json.loads(html.unescape(found[1])), "console": seen.console}
 
     return look
 

@@ -1,8 +1,7 @@
-"""Exports of the tiny corpus, one a kind of searcher."""
+"""The exported tiny corpus in a session, and the directories that exports of it are assembled from."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,55 +11,6 @@ import pytest
 
 from xtr_tf.runtime import SavedModelSession
 
-QUERIES = ["highest mountain on earth", "wie lang ist der Nil?", "東京"]
-
-
-@pytest.fixture(scope="session")
-def build_retriever(tiny_corpus: Any) -> Callable[[Any], Any]:
-    """From a searcher to a retriever."""
-    from xtr_tf.retriever import DocumentTable, Retriever, SearchDefaults, TokenTable
-
-    def build(searcher: Any) -> Any:
-        return Retriever(
-            tiny_corpus.encoder,
-            tiny_corpus.tokenizer,
-            searcher,
-            tiny_corpus.document_of_token,
-            DocumentTable(tiny_corpus.documents),
-            TokenTable(tiny_corpus.pieces, tiny_corpus.spans),
-            SearchDefaults(k_prime=100, top_k=5),
-        )
-
-    return build
-
-
-@dataclasses.dataclass(frozen=True)
-class BuiltRetriever:
-    """A retriever, with its signatures traced once for all tests."""
-
-    retriever: Any
-    signatures: dict[str, Any]
-
-
-@pytest.fixture(scope="session")
-def exact_retriever(tiny_corpus: Any, build_retriever: Any) -> BuiltRetriever:
-    from xtr_tf.retriever.signatures import build_signatures
-    from xtr_tf.search.exact_searcher import ExactSearcher
-
-    retriever = build_retriever(ExactSearcher(tiny_corpus.vectors))
-    return BuiltRetriever(retriever, build_signatures(retriever))
-
-
-@pytest.fixture(scope="session")
-def exact_export(exact_retriever: BuiltRetriever, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from xtr_tf.export import ModelCard, exporter
-
-    card = ModelCard(encoder={}, tokenizer={}, corpus={}, index={"kind": "exact"}, defaults={})
-    base = tmp_path_factory.mktemp("exact") / "atlas"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exporter, "build_signatures", lambda _: exact_retriever.signatures)
-        return exporter.export_retriever(exact_retriever.retriever, base, card, queries=QUERIES).directory
-
 
 @pytest.fixture(scope="session")
 def exact_session(exact_export: Path) -> Iterator[SavedModelSession]:
@@ -69,15 +19,18 @@ def exact_session(exact_export: Path) -> Iterator[SavedModelSession]:
 
 
 @pytest.fixture(scope="session")
-def directories(tiny_corpus: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def directories(tiny_corpus: Any, built_once: Callable[..., Path]) -> Path:
     """The tiny corpus as directories: `encoder`, `vectors`, and an index of each kind."""
+    return built_once("directories", lambda root: write_directories(tiny_corpus, root))
+
+
+def write_directories(tiny_corpus: Any, root: Path) -> None:
     from xtr_tf.config.schema import IndexConfig
     from xtr_tf.corpus.shard_arrays import ShardArrays
     from xtr_tf.corpus.token_vectors import TokenVectors
     from xtr_tf.encoder import save_encoder
     from xtr_tf.index.build import build_index
 
-    root = tmp_path_factory.mktemp("directories")
     fingerprint = save_encoder(root / "encoder", tiny_corpus.encoder, tiny_corpus.tokenizer)
     lengths = np.bincount(tiny_corpus.document_of_token).astype(np.int32)
     shard = ShardArrays(
@@ -92,4 +45,3 @@ def directories(tiny_corpus: Any, tmp_path_factory: pytest.TempPathFactory) -> P
     vectors = TokenVectors.write(root / "vectors", [shard], fingerprint)
     for kind in ("exact", "scann", "core"):
         build_index(vectors, root / kind, IndexConfig(kind=kind, cells=40))
-    return root

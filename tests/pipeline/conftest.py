@@ -18,7 +18,8 @@ def pipeline_config(repository: Path, tiny_corpus: Any, tmp_path_factory: pytest
 
     folder = tmp_path_factory.mktemp("pipeline")
     data = write_small_atlas(repository / "examples" / "atlas", folder / "data")
-    return small_config(data, folder / "root", copy_vocabulary(tiny_corpus.tokenizer, folder))
+    vocabulary = copy_vocabulary(tiny_corpus.tokenizer, folder)
+    return small_config(data, folder / "root", vocabulary, index__kind="exact")  # the quickest to export
 
 
 @pytest.fixture(scope="session")

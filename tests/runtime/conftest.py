@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,16 +46,3 @@ def toy_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     signatures = {"repeat": toy.repeat, "multiply": toy.multiply, "mirror": toy.mirror}
     tf.saved_model.save(toy, str(directory), signatures=signatures)
     return directory
-
-
-@pytest.fixture(scope="session")
-def fresh_python() -> Callable[..., str]:
-    """Runs a script in a process of its own and returns what it printed."""
-
-    def run(script: str, *arguments: str | Path) -> str:
-        command = [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(script), *map(str, arguments)]
-        process = subprocess.run(command, capture_output=True, text=True, timeout=300)
-        assert process.returncode == 0, process.stderr
-        return process.stdout
-
-    return run

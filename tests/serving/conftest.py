@@ -24,7 +24,7 @@ from typing import Any
 import grpc
 import pytest
 
-COMMAND = str(Path(sys.executable).parent / "xtr-tf")
+from tests.support.processes import COMMAND
 
 # Run in a process of its own, so that this one stays free of TensorFlow: the server's parts are
 # tested here in the state in which they run.
@@ -115,12 +115,15 @@ _BUILD = """
 
 
 @pytest.fixture(scope="session")
-def toy_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def toy_models(built_once: Callable[..., Path]) -> Path:
     """Versions 1, 2 and 3 of a toy model, which answer with their number, and files of warm-up requests."""
-    directory = tmp_path_factory.mktemp("toy")
-    command = [sys.executable, "-c", textwrap.dedent(_BUILD), str(directory), "1", "2", "3"]
-    subprocess.run(command, check=True, timeout=300)
-    return directory
+
+    def build(folder: Path) -> None:
+        folder.mkdir()
+        command = [sys.executable, "-c", textwrap.dedent(_BUILD), str(folder), "1", "2", "3"]
+        subprocess.run(command, check=True, timeout=300)
+
+    return built_once("toy_models", build)
 
 
 @pytest.fixture
@@ -154,7 +157,7 @@ class RunningServer:
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         request = urllib.request.Request(f"http://127.0.0.1:{self.rest_port}{path}", data, headers or {})
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=120) as answer:
                 status, content = answer.status, answer.read()
         except urllib.error.HTTPError as error:
             status, content = error.code, error.read()
@@ -201,19 +204,6 @@ def running_server(*arguments: str | Path) -> Iterator[RunningServer]:
                 process.kill()
                 process.wait()
         log_file.unlink()
-
-
-@pytest.fixture(scope="session")
-def fresh_python() -> Callable[..., str]:
-    """Runs a script in a process of its own and returns what it printed."""
-
-    def run(script: str, *arguments: str | Path) -> str:
-        command = [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)]
-        process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        assert process.returncode == 0, process.stderr
-        return process.stdout
-
-    return run
 
 
 @pytest.fixture(scope="session")
@@ -350,7 +340,7 @@ def in_threads() -> Callable[..., list[Any]]:
 
 
 @pytest.fixture(scope="session")
-def retriever_base(tiny_corpus: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def retriever_base(tiny_corpus: Any, exact_export: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Real retrievers over the tiny corpus: `whole` with all of it, `shard0` to `shard2` with a part each."""
     import numpy as np
     import tensorflow as tf
@@ -361,7 +351,7 @@ def retriever_base(tiny_corpus: Any, tmp_path_factory: pytest.TempPathFactory) -
 
     base = tmp_path_factory.mktemp("retrievers")
 
-    def save(name: str, first: int, last: int, *signatures: str) -> None:
+    def save(name: str, first: int, last: int) -> None:
         kept = (tiny_corpus.document_of_token >= first) & (tiny_corpus.document_of_token < last)
         retriever = Retriever(
             tiny_corpus.encoder,
@@ -372,15 +362,14 @@ def retriever_base(tiny_corpus: Any, tmp_path_factory: pytest.TempPathFactory) -
             TokenTable(tiny_corpus.pieces[kept], tiny_corpus.spans[kept]),
             SearchDefaults(k_prime=100, top_k=5),
         )
-        built = build_signatures(retriever)
-        chosen = {signature: built[signature] for signature in signatures}
-        tf.saved_model.save(retriever, str(base / name / "1"), signatures=chosen)
+        signatures = {"search_tokens": build_signatures(retriever)["search_tokens"]}
+        tf.saved_model.save(retriever, str(base / name / "1"), signatures=signatures)
 
     count = len(tiny_corpus.documents)
-    save("whole", 0, count, "serving_default", "search", "explain", "search_tokens")
+    shutil.copytree(exact_export, base / "whole" / "1")
     bounds = [0, count // 5, count // 2, count]  # shards need not be equal
     for shard, (first, last) in enumerate(itertools.pairwise(bounds)):
-        save(f"shard{shard}", first, last, "search_tokens")
+        save(f"shard{shard}", first, last)
     return base
 
 

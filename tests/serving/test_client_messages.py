@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.client.messages import MESSAGES, fill_tensor, tensor_values
@@ -50,7 +50,6 @@ VALUES = st.one_of(
 
 
 @given(st.dictionaries(st.text("abc_", min_size=1), VALUES, max_size=4), st.text(), st.integers(0, 2**62))
-@settings(max_examples=200, deadline=None)
 def test_requests_are_read_by_the_real_messages(inputs, name, version):
     request = MESSAGES["PredictRequest"]()
     request.model_spec.name = name

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import subprocess
 import urllib.parse
 import urllib.request
 from pathlib import Path
 
 import pytest
+
+from tests.support.chromium import open_page
 
 QUERY = "highest mountain on earth"
 
@@ -92,9 +92,6 @@ def test_there_is_no_page_unless_asked_for(server):
 
 @pytest.fixture(scope="module")
 def browse(retriever_server, tmp_path_factory):
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if browser is None:
-        pytest.skip("no Chromium is installed, in which the page could be looked at")
     # Screenshots are kept where this says, for people.
     folder = Path(os.environ.get("XTR_TF_SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
 
@@ -102,20 +99,10 @@ def browse(retriever_server, tmp_path_factory):
         """Returns the page's elements, what its console said, and a screenshot."""
         address = f"http://127.0.0.1:{retriever_server.rest_port}/#{urllib.parse.urlencode(fragment)}"
         screenshot = folder / f"{name}.png"
-        common = [
-            *(browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-            *("--enable-logging=stderr", "--virtual-time-budget=15000", "--window-size=1000,1400", *flags),
-        ]
-        outputs = []
-        for mode in ("--dump-dom", f"--screenshot={screenshot}"):
-            profile = tmp_path_factory.mktemp("profile")
-            command = [*common, f"--user-data-dir={profile}", mode, address]
-            outputs.append(subprocess.run(command, capture_output=True, text=True, timeout=120, check=True))
-        said = [line for line in outputs[0].stderr.splitlines() if "CONSOLE" in line]
-        # The browser's own pages speak there, too: of fonts, where there is no network.
-        console = "\n".join(line for line in said if "source: chrome://" not in line)
-        return outputs[0].stdout, console, screenshot
+        common = ("--virtual-time-budget=15000", "--window-size=1000,1400", *flags)
+        page = open_page(address, *common, "--dump-dom")
+        open_page(address, *common, f"--screenshot={screenshot}")
+        return page.elements, "\n".join(page.console), screenshot
 
     return run
 

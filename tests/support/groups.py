@@ -1,0 +1,51 @@
+"""Which tests run in the same worker, and which begin first.
+
+A worker runs the tests of a group one after the other, so that what they share in memory is made once.
+A group is a file, save for those that share something that takes long.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from xdist.scheduler import LoadScopeScheduling
+
+# Files or folders below tests/ whose tests share something in memory, by the name of their group.
+SHARED = {
+    "pipeline": "pipeline",  # TFX, which takes long to import, and one run of the whole DAG
+    "retriever": "signatures",  # the traced signatures of one retriever
+    "export/test_exporter": "signatures",
+    "serving/test_playground": "retriever_server",  # one server process with real models
+    "serving/test_query_command": "retriever_server",
+    "serving/test_sharded_client": "retriever_server",
+}
+# The longest begin first, so that no worker is left with one of them at the end.
+FIRST = (
+    "signatures",
+    "pipeline",
+    "export/test_searcher_kinds",
+    "evaluation/test_evaluate",
+    "training/test_train",
+)
+
+
+class GroupScheduling(LoadScopeScheduling):
+    """Gives a worker one group after the other, in the order of the tests.
+
+    pytest-xdist's own `loadgroup` marks groups in the tests' ids, which pytest 9 no longer lets it change.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(PurePath(nodeid.partition("::")[0]).relative_to("tests"))
+
+
+def group_of(path: PurePath) -> str:
+    """Returns the group of a test file, given by its path below tests/."""
+    file = path.with_suffix("")
+    return SHARED.get(str(file)) or SHARED.get(str(file.parent)) or str(file)
+
+
+def order_of(path: PurePath) -> tuple[int, str]:
+    """Returns what a file, given by its path below tests/, is sorted by: the longest groups come first."""
+    group = group_of(path)
+    return FIRST.index(group) if group in FIRST else len(FIRST), group
