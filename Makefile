@@ -1,12 +1,12 @@
 # Every target sets up what it needs first; `make help` lists them.
 SHELL := bash
 PYTHON := .venv/bin/python
-# Tests run in this many processes, each file's in one.
+# Tests run in this many processes; tests/support/groups.py says which belong together and which begin first.
 WORKERS ?= 2
-PYTEST := $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile
+PYTEST := $(PYTHON) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-index bench-serve bench-search claims
+.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-index bench-serve bench-search claims
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,26 +18,33 @@ run: setup ## Run the product's main job end to end on the embedded example
 	@examples/run_atlas.sh
 
 test: setup ## Run the tests, without the slow ones
-	@$(PYTEST)
+	@$(PYTEST) --durations=25
 
-test-all: setup ## Run every test, the slow ones too
-	@$(PYTEST) -m "slow or not slow"
+test-time: setup ## Run the tests and tell how long they took
+	@tools/test_time.sh $(PYTEST) --durations=25
+
+test-all: setup parity ## Run every test, the slow ones too, with ten times the examples, and compare with transformers
+	@XTR_TF_PARITY_PYTHON=.parity/bin/python $(PYTEST) -m "slow or not slow" --hypothesis-profile=thorough
+
+test-portable: setup ## Run the numeric tests as if on other processors; the short form with ARGS=--short
+	@tools/test_portable.sh $(ARGS)
 
 # Whatever imports TFX or Beam when it is collected; single tests that do are marked `pipeline`.
 PIPELINE_TESTS := tests/pipeline tests/corpus/test_beam_runner.py tests/corpus/test_staged_runner.py
 
 test-python: ## Run every test that needs no TFX on another Python: VERSION=3.12, if you like TENSORFLOW=2.18
 	@venv=$$(tools/other_python.sh $(VERSION) $(TENSORFLOW)) && \
-	  $$venv/bin/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not pipeline" \
+	  $$venv/bin/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder -m "not slow and not pipeline and not checkout" \
 	  $(addprefix --ignore=,$(PIPELINE_TESTS))
 
 try-python: setup ## Every part once on another Python (VERSION=3.12), and a model of this one there
 	@tools/try_python.sh $(or $(VERSION),any) $(TENSORFLOW)
 
-lint: setup ## Check style and types
+lint: setup ## Check style, types, the set-up script and the documentation site
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
 	@$(PYTHON) -m mypy
+	@$(PYTHON) -m pytest -q -n 0 -m checkout tests/test_setup_script.py tests/test_documentation_site.py
 
 format: setup ## Rewrite the code in the house format
 	@$(PYTHON) -m ruff check --fix .
@@ -53,7 +60,7 @@ parity: setup parity-env ## Compare with transformers: fresh random weights, rea
 	@rm -rf .bench/parity
 	@.parity/bin/python tools/parity/write_golden.py .bench/parity --live
 	@.parity/bin/python tools/parity/write_golden_checkpoints.py .bench/parity/checkpoints --live
-	@XTR_TF_GOLDEN=.bench/parity XTR_TF_PARITY_PYTHON=.parity/bin/python $(PYTHON) -m pytest \
+	@XTR_TF_GOLDEN=.bench/parity XTR_TF_PARITY_PYTHON=.parity/bin/python $(PYTHON) -m pytest -m "slow or not slow" \
 	  tests/encoder/test_golden.py tests/checkpoints/test_importing.py \
 	  tests/checkpoints/test_mesh_tensorflow.py tests/checkpoints/test_export_parity.py
 

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Runs the numeric tests as if on other processors: other kernels of OpenBLAS and NumPy, other instruction sets
+# of oneDNN, and none of it, one thread and two; then a few of them under an emulated processor.
+#
+#   tools/test_portable.sh            every combination; about a quarter of an hour on two cores
+#   tools/test_portable.sh --short    one odd combination and the tests that are quickest, about a minute
+#
+# Must not know what the tests compare.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+PYTHON=.venv/bin/python
+NUMERIC=(tests/encoder tests/evaluation tests/export tests/index tests/losses tests/retriever tests/search
+  tests/test_scoring.py)
+QUICK=(tests/encoder/test_encoder.py tests/encoder/test_numpy_reference.py tests/evaluation/test_exact_retriever.py
+  tests/index/test_kmeans.py tests/losses/test_cross_entropy.py tests/losses/test_sum_of_max.py
+  tests/losses/test_token_retrieval.py tests/retriever/test_search_signatures.py tests/search/test_core_searcher.py
+  tests/search/test_exact_searcher.py tests/search/test_scann_searcher.py tests/search/test_sharded_searcher.py
+  tests/test_scoring.py)
+EMULATED=(
+  tests/losses/test_token_retrieval.py::test_padding_never_counts_never_retrieves_never_blocks
+  tests/losses/test_token_retrieval.py::test_with_everything_retrieved_it_is_sum_of_max
+  tests/test_scoring.py::test_rescoring_ranks_candidates_by_f_colbert
+  tests/test_scoring.py::test_ties_are_broken_by_document_order
+  tests/search/test_scann_searcher.py::test_scores_are_those_of_the_decoded_vectors
+  tests/search/test_scann_searcher.py::test_reordering_brings_scores_close_to_the_exact_ones
+)
+WITHOUT_AVX512="AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL"
+
+failed=()
+
+# combination NAME VARIABLE=VALUE... -- TEST...
+combination() {
+  local name=$1 variables=()
+  shift
+  while [ "$1" != -- ]; do variables+=("$1") && shift; done
+  shift
+  echo "test-portable: $name (${variables[*]})"
+  env "${variables[@]}" "$PYTHON" -m pytest -q -n "${WORKERS:-2}" --dist loadscope --no-loadscope-reorder "$@" || failed+=("$name")
+}
+
+odd() {
+  combination "a processor with SSE4.1 and one thread" OPENBLAS_CORETYPE=Prescott \
+    NPY_DISABLE_CPU_FEATURES="AVX2 FMA3 $WITHOUT_AVX512" ONEDNN_MAX_CPU_ISA=SSE41 TF_ENABLE_ONEDNN_OPTS=1 \
+    OMP_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 -- "$@"
+}
+
+emulated() {
+  local emulator
+  if ! emulator=$(command -v qemu-x86_64); then
+    echo "test-portable: no emulated processor: the package qemu-user is not installed"
+    return
+  fi
+  echo "test-portable: an emulated processor without AVX-512"
+  # `max` is all that QEMU can emulate: AVX2 and FMA, and never AVX-512.
+  "$emulator" -cpu max "$PYTHON" -m pytest -q -n 0 -p no:cacheprovider "${EMULATED[@]}" -o timeout=3600 ||
+    failed+=("the emulated processor")
+}
+
+case "${1-}" in
+  --short) odd "${QUICK[@]}" ;;
+  "")
+    combination "Haswell, without AVX-512" OPENBLAS_CORETYPE=Haswell NPY_DISABLE_CPU_FEATURES="$WITHOUT_AVX512" \
+      ONEDNN_MAX_CPU_ISA=AVX2 TF_ENABLE_ONEDNN_OPTS=1 OMP_NUM_THREADS=2 -- "${NUMERIC[@]}"
+    if grep -qw avx512f /proc/cpuinfo; then
+      combination "Skylake with AVX-512, no oneDNN" OPENBLAS_CORETYPE=SkylakeX TF_ENABLE_ONEDNN_OPTS=0 \
+        OMP_NUM_THREADS=1 -- "${NUMERIC[@]}"
+    else
+      echo "test-portable: this processor has no AVX-512, and OpenBLAS' kernels for it cannot run"
+    fi
+    combination "Zen, oneDNN with AVX" OPENBLAS_CORETYPE=Zen NPY_DISABLE_CPU_FEATURES="FMA3 AVX2 $WITHOUT_AVX512" \
+      ONEDNN_MAX_CPU_ISA=AVX TF_ENABLE_ONEDNN_OPTS=1 OMP_NUM_THREADS=2 -- "${NUMERIC[@]}"
+    odd "${NUMERIC[@]}"
+    emulated
+    ;;
+  *)
+    echo "test-portable: the only option is --short. Received: $*" >&2
+    exit 1
+    ;;
+esac
+
+if [ ${#failed[@]} -gt 0 ]; then
+  printf 'test-portable: failed on %s\n' "${failed[@]}" >&2
+  exit 1
+fi
