@@ -88,10 +88,10 @@ def tiny_corpus(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> T
     import sentencepiece
     import tensorflow as tf
 
+    from xtr_tf.collections.document import Document, DocumentRecord
     from xtr_tf.config.schema import EncoderConfig, TokenizerConfig
-    from xtr_tf.corpus.document import Document, DocumentRecord
-    from xtr_tf.encoder import Encoder
-    from xtr_tf.tokenizer import Tokenizer
+    from xtr_tf.model.encoder import Encoder
+    from xtr_tf.model.tokenizer import Tokenizer
 
     lines = (repository / "examples" / "atlas" / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
     documents = [
@@ -138,8 +138,10 @@ def tiny_corpus(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> T
 @pytest.fixture(scope="session")
 def tiny_retriever(tiny_corpus: TinyCorpus) -> Any:
     """An exact retriever over the tiny corpus."""
-    from xtr_tf.retriever import DocumentTable, Retriever, SearchDefaults, TokenTable
-    from xtr_tf.search.exact_searcher import ExactSearcher
+    from xtr_tf.config.retrieval import SearchDefaults
+    from xtr_tf.index.searchers.exact import ExactSearcher
+    from xtr_tf.retriever.retriever import Retriever
+    from xtr_tf.retriever.tables import DocumentTable, TokenTable
 
     return Retriever(
         tiny_corpus.encoder,
@@ -163,7 +165,8 @@ def signatures(tiny_retriever: Any) -> dict[str, Callable[..., Any]]:
 @pytest.fixture(scope="session")
 def exact_export(built_once: Callable[..., Path], tiny_retriever: Any, signatures: dict[str, Any]) -> Path:
     """The tiny retriever, exported through the gate, as version 1 of `atlas`; no test may change it."""
-    from xtr_tf.export import ModelCard, exporter
+    from xtr_tf.retriever import export as exporter
+    from xtr_tf.retriever.model_card import ModelCard
 
     queries = ["highest mountain on earth", "wie lang ist der Nil?", "東京"]
 

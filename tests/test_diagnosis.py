@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from xtr_tf import diagnosis
+from xtr_tf.cli import doctor as diagnosis
 
 
 def with_versions(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str | None]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xtr_tf.rankings import ranking_problems
+from xtr_tf.scoring.rankings import ranking_problems
 
 SCORES = [0.5, 0.9, np.nan, 0.5000001, 0.1, -np.inf]
 

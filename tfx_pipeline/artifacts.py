@@ -6,7 +6,13 @@ recording goes into custom properties.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tfx.types.artifact import Artifact
+from tfx.utils import path_utils
+
+from xtr_tf.errors import InputError
+from xtr_tf.model.folder import MANIFEST_FILE
 
 
 class TokenVectors(Artifact):
@@ -29,3 +35,24 @@ class DataGate(Artifact):
 
 #: All of them, for those who must find a type by its name.
 OWN_TYPES = (TokenVectors, TokenIndex, DataGate)
+
+
+#: Folder of the encoder in the artifact of an exported retriever, beside the SavedModel.
+ENCODER_FOLDER = "encoder"
+
+
+def encoder_folder(model: Path) -> Path:
+    """The encoder's directory of a model artifact.
+
+    Args:
+        model: The artifact's folder.
+
+    Raises:
+        InputError: There is none.
+    """
+    for folder in (model, model / ENCODER_FOLDER, Path(path_utils.serving_model_dir(str(model)))):
+        if (folder / MANIFEST_FILE).is_file():
+            return folder
+    raise InputError(
+        f"A model of this pipeline holds an encoder's directory; train or export it again. Received: {model}."
+    )

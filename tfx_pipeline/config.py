@@ -1,8 +1,4 @@
-"""What a pipeline can be configured with: frozen dataclasses, read from YAML as a run's are.
-
-No TFX here: a configuration file is checked in no time. Everything that differs between a laptop
-and a cloud is a value in this file; `pipeline.py` does not know where it runs.
-"""
+"""What the data gate tolerates. No TFX: a configuration file is checked without importing it."""
 
 from __future__ import annotations
 
@@ -13,17 +9,98 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from tfx_pipeline.gate_settings import GateSettings
-from tfx_pipeline.quality_settings import QualitySettings
-from tfx_pipeline.serving_check_settings import ServingCheckSettings
 from tfx_pipeline.vertex_config import VertexConfig
 from xtr_tf.config.loading import load_as
-from xtr_tf.config.run import RunConfig
-from xtr_tf.config.schema import IndexConfig, require
-from xtr_tf.corpus.encode_corpus import SHARD_CHARACTERS
-from xtr_tf.corpus.encoding_config import EncodingConfig
-from xtr_tf.encoder.manifest import TOKENIZER_FILE
-from xtr_tf.retriever.search_defaults import SearchDefaults
+from xtr_tf.config.retrieval import EncodingConfig, SearchDefaults
+from xtr_tf.config.schema import IndexConfig, RunConfig, require
+from xtr_tf.evaluation.metrics import JUDGED_METRICS
+from xtr_tf.model.folder import TOKENIZER_FILE
+from xtr_tf.vectors.encode import SHARD_CHARACTERS
+
+
+@dataclasses.dataclass(frozen=True)
+class GateSettings:
+    """Thresholds of `DataGate`.
+
+    Attributes:
+        training_drift: By how much the share of one language among training queries may differ from
+            the last data that passed, such as 0.1 for ten percentage points.
+        corpus_drift: The same for documents of the corpus.
+        fewest_examples: A language of the schema with fewer examples in a split has vanished.
+    """
+
+    training_drift: float = 0.1
+    corpus_drift: float = 0.1
+    fewest_examples: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("training_drift", "corpus_drift"):
+            require(0 < getattr(self, name) <= 1, f"`{name}` must be in (0, 1].", getattr(self, name))
+        require(self.fewest_examples >= 1, "`fewest_examples` must be at least 1.", self.fewest_examples)
+
+
+@dataclasses.dataclass(frozen=True)
+class QualitySettings:
+    """Thresholds of `RetrievalEvaluator`, and how it measures.
+
+    Figures are in [0, 1]. The average is over languages, each counting the same.
+
+    Attributes:
+        metric: What the thresholds are about, one of `xtr_tf.evaluation.metrics.JUDGED_METRICS`.
+        least_average: The average must reach this.
+        least_language: Every language must reach this.
+        average_fall: By how much the average may be below the latest blessed model's.
+        language_fall: By how much any one language may be below it; a small development set needs
+            more room than a large one.
+        k_prime: Tokens that each query token retrieves; 0 leaves it to the model, as production does.
+        max_queries: Queries measured; 0 means all.
+        exact_queries: Queries that are also searched exactly, to show what the index costs.
+        bm25: Whether BM25 is measured beside it; a corpus of millions may not fit its memory.
+    """
+
+    metric: str = "nDCG@10"
+    least_average: float = 0.0
+    least_language: float = 0.0
+    average_fall: float = 0.0
+    language_fall: float = 0.05
+    k_prime: int = 0
+    max_queries: int = 0
+    exact_queries: int = 100
+    bm25: bool = True
+
+    def __post_init__(self) -> None:
+        known = ", ".join(JUDGED_METRICS)
+        require(self.metric in JUDGED_METRICS, f"`metric` must be one of {known}.", self.metric)
+        for name in ("least_average", "least_language", "average_fall", "language_fall"):
+            require(0 <= getattr(self, name) <= 1, f"`{name}` must be in [0, 1].", getattr(self, name))
+        for name in ("k_prime", "max_queries", "exact_queries"):
+            require(getattr(self, name) >= 0, f"`{name}` must not be negative.", getattr(self, name))
+
+
+@dataclasses.dataclass(frozen=True)
+class ServingCheckSettings:
+    """Bounds of `ServingValidator`.
+
+    Attributes:
+        tolerance: How far scores may be from the exporter's; more where the processor is another.
+        latency_ms: Within which `latency_share` of single queries must be answered.
+        latency_share: Such as 0.95.
+        rounds: How often every warm-up query is asked while latency is measured.
+        start_seconds: Within which the server must have loaded the model.
+    """
+
+    tolerance: float = 1e-3
+    latency_ms: float = 500.0
+    latency_share: float = 0.95
+    rounds: int = 10
+    start_seconds: float = 600.0
+
+    def __post_init__(self) -> None:
+        for name in ("tolerance", "latency_ms", "start_seconds"):
+            require(getattr(self, name) > 0, f"`{name}` must be positive.", getattr(self, name))
+        require(0 < self.latency_share <= 1, "`latency_share` must be in (0, 1].", self.latency_share)
+        require(self.rounds >= 1, "`rounds` must be at least 1.", self.rounds)
+
 
 _SCHEMAS = Path(__file__).parent / "schemas"
 

@@ -47,16 +47,15 @@ from tfx_pipeline.artifacts import DataGate as DataGateArtifact
 from tfx_pipeline.components.corpus_encoder import CorpusEncoder
 from tfx_pipeline.components.data_gate import DataGate
 from tfx_pipeline.components.index_builder import IndexBuilder
+from tfx_pipeline.components.pusher import PushOnceExecutor
 from tfx_pipeline.components.retrieval_evaluator import RetrievalEvaluator
 from tfx_pipeline.components.retriever_exporter import RetrieverExporter
 from tfx_pipeline.components.serving_validator import ServingValidator
+from tfx_pipeline.components.settings import settings_to_json
 from tfx_pipeline.config import PipelineConfig, absolute, content_hash
-from tfx_pipeline.example_gen.corpus_executor import CorpusExecutor
-from tfx_pipeline.example_gen.training_executor import TrainingExecutor
-from tfx_pipeline.json_settings import settings_to_json
-from tfx_pipeline.push_once import PushOnceExecutor
+from tfx_pipeline.data.example_gen import CorpusExecutor, TrainingExecutor
 from xtr_tf.config.loading import to_mapping
-from xtr_tf.encoder.manifest import MANIFEST_FILE
+from xtr_tf.model.folder import MANIFEST_FILE
 
 Dag = Literal["full", "refresh"]
 TrainerClass = Callable[..., base_component.BaseComponent]
@@ -238,7 +237,7 @@ def _transform(config: PipelineConfig, data: _Data) -> Node:
     transform = Transform(
         examples=data.training,
         schema=data.training_schema,
-        preprocessing_fn="tfx_pipeline.transform.preprocessing_fn",
+        preprocessing_fn="tfx_pipeline.components.transform.preprocessing_fn",
         custom_config={"tokenizer": tokenizer, "vocabulary_hash": content_hash(config.vocabulary)},
         disable_analyzer_cache=True,  # tokenizing analyses nothing
         disable_statistics=True,
@@ -276,7 +275,7 @@ def _trainer(
         examples=transform.outputs["transformed_examples"],
         transform_graph=transform.outputs["transform_graph"],
         base_model=base_model,
-        run_fn="tfx_pipeline.trainer.run_fn",
+        run_fn="tfx_pipeline.components.trainer.run_fn",
         train_args=trainer_pb2.TrainArgs(num_steps=config.run.training.steps),
         eval_args=trainer_pb2.EvalArgs(num_steps=1),
         custom_config={

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tfx_pipeline.lineage import ArtifactRecord, Lineage
-from xtr_tf.export.model_card import MODEL_CARD_FILE
+from xtr_tf.retriever.model_card import MODEL_CARD_FILE
+from xtr_tf.version import __version__
 
 _SERVING_MODEL = "Format-Serving"
 
@@ -139,3 +143,23 @@ def _judgements(results: list[ArtifactRecord]) -> tuple[Judgement, ...]:
         )
         for record in latest.values()
     )
+
+
+#: Set in the pipeline's image, which has no checkout.
+REVISION_VARIABLE = "XTR_TF_REVISION"
+
+
+def code_version() -> str:
+    """Returns such as `0.4.0 (commit 1a2b3c4)`; a changed checkout is told, too."""
+    revision = os.environ.get(REVISION_VARIABLE) or _revision_of_checkout()
+    return f"{__version__} (commit {revision})" if revision else __version__
+
+
+def _revision_of_checkout() -> str:
+    root = Path(__file__).resolve().parents[1]
+    git = shutil.which("git")
+    if git is None or not (root / ".git").exists():
+        return ""
+    command = [git, "-C", str(root), "describe", "--always", "--dirty=, with changes", "--exclude=*"]
+    described = subprocess.run(command, capture_output=True, text=True, check=False)
+    return described.stdout.strip() if described.returncode == 0 else ""

@@ -10,7 +10,7 @@ from engine_loop import serve
 from safetensors.numpy import load_file
 from workload import CONFIG
 
-from xtr_tf.encoder import Encoder
+from xtr_tf.model.encoder import Encoder
 
 
 def main() -> None:

@@ -18,8 +18,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from xtr_tf.config.presets import ENCODER_PRESETS
-from xtr_tf.encoder.initialization import initial_weight
-from xtr_tf.encoder.weights import weight_shapes
+from xtr_tf.model.weights import initial_weight, weight_shapes
 
 CONFIG = ENCODER_PRESETS["mt5_small"]
 DOCUMENT_LENGTH, QUERY_LENGTH = 512, 32

@@ -15,15 +15,17 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from xtr_tf.corpus.document import Document
-from xtr_tf.corpus.encoding_config import EncodingConfig
-from xtr_tf.encoder import Encoder, load_encoder
-from xtr_tf.evaluation.datasets import Dataset, load_datasets
-from xtr_tf.evaluation.exact_retriever import ExactRetriever
-from xtr_tf.evaluation.loaded_encoder import LoadedEncoder
-from xtr_tf.evaluation.measures import measure
+from xtr_tf.collections.dataset import Dataset
+from xtr_tf.collections.document import Document
+from xtr_tf.collections.loading import load_datasets
+from xtr_tf.config.retrieval import EncodingConfig
+from xtr_tf.evaluation.encoder_model import LoadedEncoder
+from xtr_tf.evaluation.exact import ExactRetriever
+from xtr_tf.evaluation.metrics import measure
 from xtr_tf.evaluation.run import Run
-from xtr_tf.tokenizer import Tokenizer
+from xtr_tf.model.encoder import Encoder
+from xtr_tf.model.folder import load_encoder
+from xtr_tf.model.tokenizer import Tokenizer
 
 K_PRIME, DEPTH = 1_000, 100
 METRICS = ("nDCG@10", "Recall@100")

@@ -22,8 +22,8 @@ import numpy as np
 from workload import make_queries, write_vectors
 
 from xtr_tf.config.schema import IndexConfig
-from xtr_tf.corpus.token_vectors import TokenVectors
 from xtr_tf.index.build import build_index
+from xtr_tf.vectors.store import TokenVectors
 
 MILLION = 1_000_000
 # ScaNN's own builder was seen to need 2.6 GB a million tokens.

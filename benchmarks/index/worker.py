@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xtr_tf.config.schema import IndexConfig
-from xtr_tf.corpus.token_vectors import TokenVectors
 from xtr_tf.index.rules import LEAVES_SHARE, TOKENS_PER_K_PRIME, number_of_cells, sample_size
 from xtr_tf.runtime import peak_resident_bytes
+from xtr_tf.vectors.store import TokenVectors
 
 if TYPE_CHECKING:
-    from xtr_tf.search.token_hits import TokenHits
+    from xtr_tf.scoring.token_hits import TokenHits
 
 K_PRIME = 1_000
 TOP_K = 10
@@ -42,7 +42,7 @@ def build_scann(vectors: Path, out: Path, queries: Path) -> dict[str, float]:
     import tensorflow as tf
     from scann.scann_ops.py import scann_ops
 
-    from xtr_tf.search.token_hits import hits_from_padded
+    from xtr_tf.scoring.token_hits import hits_from_padded
 
     corpus = TokenVectors.open(vectors)
     settings = IndexConfig()
@@ -73,8 +73,8 @@ def build_scann(vectors: Path, out: Path, queries: Path) -> dict[str, float]:
 def search(index_directory: Path, out: Path, queries: Path) -> dict[str, float]:
     import tensorflow as tf
 
-    from xtr_tf.index.token_index import TokenIndex
-    from xtr_tf.search.searcher_from_index import searcher_from_index
+    from xtr_tf.index.folder import TokenIndex
+    from xtr_tf.index.searchers.opening import searcher_from_index
 
     index = TokenIndex.open(index_directory)
     rows = np.load(queries)
@@ -96,7 +96,7 @@ def _leaves(num_tokens: int) -> int:
 def _rank(hits: TokenHits, corpus: object, rows: np.ndarray, out: Path) -> None:
     import tensorflow as tf
 
-    from xtr_tf.scoring import score_documents
+    from xtr_tf.scoring.documents import score_documents
 
     mask = tf.ones(rows.shape[:2], tf.bool)
     documents = tf.constant(corpus.document_of_token)  # type: ignore[attr-defined]

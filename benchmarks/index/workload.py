@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from xtr_tf.corpus.document import Document, DocumentRecord
-from xtr_tf.corpus.shard_arrays import ShardArrays
-from xtr_tf.corpus.token_vectors import TokenVectors
+from xtr_tf.collections.document import Document, DocumentRecord
+from xtr_tf.vectors.shard import ShardArrays
+from xtr_tf.vectors.store import TokenVectors
 
 DIM = 128
 WORDS = 20_000

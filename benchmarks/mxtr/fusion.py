@@ -13,10 +13,9 @@ import json
 import sys
 from pathlib import Path
 
-from xtr_tf.evaluation.datasets import load_datasets
-from xtr_tf.evaluation.fusion import reciprocal_rank_fusion
-from xtr_tf.evaluation.measures import measure
-from xtr_tf.evaluation.run import Run
+from xtr_tf.collections.loading import load_datasets
+from xtr_tf.evaluation.metrics import measure
+from xtr_tf.evaluation.run import Run, reciprocal_rank_fusion
 
 METRIC, DEPTH = "nDCG@10", 100
 

@@ -19,9 +19,9 @@ from claims import METRICS, Claim, check_retrieval, check_scoring
 from figures import draw
 from grid import Grid, check_grid, grid_runs, grid_table
 
-from xtr_tf.evaluation.datasets import load_datasets
-from xtr_tf.evaluation.exact_retriever import ExactRetriever
-from xtr_tf.evaluation.loaded_encoder import LoadedEncoder
+from xtr_tf.collections.loading import load_datasets
+from xtr_tf.evaluation.encoder_model import LoadedEncoder
+from xtr_tf.evaluation.exact import ExactRetriever
 from xtr_tf.evaluation.token_analysis import TokenAnalysis, analyse_tokens
 
 HERE = Path(__file__).resolve().parent

@@ -32,7 +32,7 @@ RESCORED = {"scann-int8": ((8, 20), (16, 20), (16, 40), (32, 40), (32, 100), (80
 def build(tokens: TokenSet, folder: Path) -> None:
     from xtr_tf.config.schema import IndexConfig
     from xtr_tf.index.build import build_index
-    from xtr_tf.index.token_quantizer import train_quantizer
+    from xtr_tf.index.quantizer import train_quantizer
     from xtr_tf.index.vector_source import ArrayVectors
 
     source = ArrayVectors(tokens.vectors, tokens.document_of_token)
@@ -55,8 +55,8 @@ def build(tokens: TokenSet, folder: Path) -> None:
 def _export(index, folder: Path) -> None:  # type: ignore[no-untyped-def]
     import tensorflow as tf
 
-    from xtr_tf.scoring import rescore_documents, score_documents
-    from xtr_tf.search.searcher_from_index import searcher_from_index
+    from xtr_tf.index.searchers.opening import searcher_from_index
+    from xtr_tf.scoring.documents import rescore_documents, score_documents
 
     module = tf.Module()
     module.searcher = searcher_from_index(index)

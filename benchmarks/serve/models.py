@@ -20,19 +20,20 @@ import numpy as np
 import sentencepiece
 import tensorflow as tf
 
+from xtr_tf.collections.document import Document, DocumentRecord
 from xtr_tf.config.presets import ENCODER_PRESETS
 from xtr_tf.config.schema import IndexConfig, TokenizerConfig
-from xtr_tf.corpus.document import Document, DocumentRecord
-from xtr_tf.corpus.shard_arrays import ShardArrays
-from xtr_tf.corpus.token_vectors import TokenVectors
-from xtr_tf.encoder import Encoder, save_encoder
-from xtr_tf.export import assemble_retriever, export_retriever
-from xtr_tf.export.reference_case import ReferenceCase
-from xtr_tf.export.warm_up import write_warm_up
 from xtr_tf.index.build import build_index
-from xtr_tf.retriever import Retriever
+from xtr_tf.model.encoder import Encoder
+from xtr_tf.model.folder import save_encoder
+from xtr_tf.model.tokenizer import Tokenizer
+from xtr_tf.retriever.assembly import assemble_retriever
+from xtr_tf.retriever.export import export_retriever, write_warm_up
+from xtr_tf.retriever.reference_cases import ReferenceCase
+from xtr_tf.retriever.retriever import Retriever
 from xtr_tf.retriever.signatures import build_signatures
-from xtr_tf.tokenizer import Tokenizer
+from xtr_tf.vectors.shard import ShardArrays
+from xtr_tf.vectors.store import TokenVectors
 
 VOCABULARY_SIZE = 4000
 MARKED_VERSIONS = 4

@@ -21,15 +21,16 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 from report import write_report
 
+from xtr_tf.collections.dataset import Dataset
+from xtr_tf.collections.document import Document
+from xtr_tf.collections.loading import load_datasets
 from xtr_tf.config.loading import load_config
-from xtr_tf.corpus.document import Document
-from xtr_tf.encoder import Encoder
-from xtr_tf.evaluation.datasets import Dataset, load_datasets
-from xtr_tf.evaluation.exact_retriever import ExactRetriever
-from xtr_tf.evaluation.loaded_encoder import LoadedEncoder
+from xtr_tf.evaluation.encoder_model import LoadedEncoder
+from xtr_tf.evaluation.exact import ExactRetriever
 from xtr_tf.evaluation.token_analysis import analyse_tokens
-from xtr_tf.tokenizer import Tokenizer
-from xtr_tf.training.initial_encoder import initial_encoder
+from xtr_tf.model.encoder import Encoder
+from xtr_tf.model.tokenizer import Tokenizer
+from xtr_tf.training.train import initial_encoder
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]

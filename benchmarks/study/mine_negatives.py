@@ -14,9 +14,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from xtr_tf.corpus.document import Document
-from xtr_tf.evaluation.bm25 import BM25
-from xtr_tf.evaluation.datasets.query import Query
+from xtr_tf.collections.dataset import Query
+from xtr_tf.collections.document import Document
+from xtr_tf.evaluation.baselines import BM25
 
 DEPTH = 20  # best ranks that negatives are taken from
 NEGATIVES = 4  # of them at most for each pair; training draws anew from these at every visit

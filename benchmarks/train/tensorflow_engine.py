@@ -9,13 +9,12 @@ from engine_loop import peak_mib, read_batches, serve
 from safetensors.numpy import load_file
 from workload import BATCH_SIZE, K_TRAIN, SHAPES
 
-from xtr_tf.config.run import RunConfig
-from xtr_tf.config.schema import LossConfig, TrainingConfig
-from xtr_tf.data.batches import Batch
-from xtr_tf.encoder import Encoder
-from xtr_tf.training.adafactor import Adafactor
+from xtr_tf.config.schema import LossConfig, RunConfig, TrainingConfig
+from xtr_tf.model.encoder import Encoder
 from xtr_tf.training.batch_loss import batch_loss
-from xtr_tf.training.training_step import TrainingStep
+from xtr_tf.training.data.batches import Batch
+from xtr_tf.training.optimizers import Adafactor
+from xtr_tf.training.step import TrainingStep
 
 
 def main() -> None:

@@ -17,8 +17,7 @@ from safetensors.numpy import save_file
 
 from xtr_tf.config.presets import ENCODER_PRESETS
 from xtr_tf.config.schema import EncoderConfig
-from xtr_tf.encoder.initialization import initial_weight
-from xtr_tf.encoder.weights import weight_shapes
+from xtr_tf.model.weights import initial_weight, weight_shapes
 
 BATCH_SIZE = 32
 K_TRAIN = 128

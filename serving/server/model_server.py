@@ -7,23 +7,21 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, TextIO
 
-from serving.server.bearer_tokens import BearerTokens
-from serving.server.grpc_server import GrpcServer
-from serving.server.http_server import HttpServer
-from serving.server.limits import Admission
-from serving.server.metrics import Metrics
-from serving.server.model_config import ModelConfig, read_model_configs
-from serving.server.model_manager import ModelManager
-from serving.server.model_service import ModelService
-from serving.server.playground import Playground
-from serving.server.prediction_service import PredictionService
-from serving.server.predictor import Predictor
-from serving.server.request_log import RequestLog
-from serving.server.request_observer import RequestObserver
-from serving.server.rest_api import RestApi, render_error
+from serving.server.models.config import ModelConfig, read_model_configs
+from serving.server.models.manager import ModelManager
+from serving.server.requests.limits import Admission
+from serving.server.requests.metrics import Metrics
+from serving.server.requests.observer import RequestLog, RequestObserver
+from serving.server.requests.predictor import Predictor
+from serving.server.requests.worker_pool import WorkerPool
 from serving.server.server_options import ServerOptions
-from serving.server.status import RequestError
-from serving.server.worker_pool import WorkerPool
+from serving.server.wire.credentials import BearerTokens
+from serving.server.wire.grpc_server import GrpcServer
+from serving.server.wire.grpc_services import ModelService, PredictionService
+from serving.server.wire.http_server import HttpServer
+from serving.server.wire.playground import Playground
+from serving.server.wire.rest_api import RestApi, render_error
+from serving.server.wire.status import RequestError
 from xtr_tf.errors import InputError
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from serving.server.batching_options import BatchingOptions
-from serving.server.limits import Limits
-from serving.server.model_config import ModelConfig
-from serving.server.tls_files import TlsFiles
+from serving.server.models.config import ModelConfig
+from serving.server.requests.batching import BatchingOptions
+from serving.server.requests.limits import Limits
+from serving.server.wire.credentials import TlsFiles
 from xtr_tf.errors import InputError
 from xtr_tf.runtime import SessionOptions
 

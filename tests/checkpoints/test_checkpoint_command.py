@@ -17,9 +17,9 @@ from safetensors.numpy import load_file
 
 from tests.support.processes import call_command, run_command
 from xtr_tf.checkpoints.naming import HUGGING_FACE
-from xtr_tf.checkpoints.safetensors_writer import SafetensorsWriter, row_blocks
+from xtr_tf.checkpoints.safetensors import SafetensorsWriter, row_blocks
 from xtr_tf.config.schema import EncoderConfig
-from xtr_tf.encoder.weights import weight_shapes
+from xtr_tf.model.weights import weight_shapes
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:

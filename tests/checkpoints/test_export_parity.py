@@ -13,13 +13,14 @@ import pytest
 import tensorflow as tf
 from safetensors.numpy import load_file
 
-from xtr_tf.checkpoints.corpus_texts import corpus_texts
 from xtr_tf.checkpoints.exporting import export_checkpoint
 from xtr_tf.checkpoints.importing import import_checkpoint
 from xtr_tf.config.presets import ENCODER_PRESETS
 from xtr_tf.config.schema import TokenizerConfig
-from xtr_tf.encoder import Encoder, load_encoder, save_encoder
-from xtr_tf.tokenizer import Tokenizer
+from xtr_tf.model.encoder import Encoder
+from xtr_tf.model.folder import load_encoder, save_encoder
+from xtr_tf.model.tokenizer import Tokenizer
+from xtr_tf.model.vocabulary import corpus_texts
 
 PARITY_PYTHON = os.environ.get("XTR_TF_PARITY_PYTHON")
 

@@ -14,8 +14,8 @@ from safetensors.numpy import load_file, save_file
 
 from xtr_tf.checkpoints.exporting import export_checkpoint
 from xtr_tf.checkpoints.importing import import_checkpoint
-from xtr_tf.encoder.manifest import read_manifest, write_manifest
 from xtr_tf.errors import InputError
+from xtr_tf.model.folder import read_manifest, write_manifest
 
 
 @pytest.mark.parametrize("name", ["released_xtr", "torch_t5"])

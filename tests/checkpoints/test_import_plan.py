@@ -10,20 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xtr_tf.checkpoints.checkpoint import Checkpoint, open_checkpoint
-from xtr_tf.checkpoints.foreign_config import (
-    check_projection_config,
-    infer_config,
-    read_hugging_face_config,
-)
-from xtr_tf.checkpoints.import_plan import plan_import
-from xtr_tf.checkpoints.inspection import inspect_tensors
 from xtr_tf.checkpoints.lazy_tensor import LazyTensor
+from xtr_tf.checkpoints.model_config import check_projection_config, infer_config, read_hugging_face_config
 from xtr_tf.checkpoints.naming import MESH_TENSORFLOW
+from xtr_tf.checkpoints.opening import Checkpoint, open_checkpoint
+from xtr_tf.checkpoints.plan import inspect_tensors, plan_import
 from xtr_tf.config.presets import ENCODER_PRESETS
 from xtr_tf.config.schema import EncoderConfig
-from xtr_tf.encoder.weights import weight_shapes
 from xtr_tf.errors import InputError
+from xtr_tf.model.weights import weight_shapes
 
 WO = "encoder.block.0.layer.1.DenseReluDense.wo.weight"
 SMALL = {

@@ -14,10 +14,10 @@ import pytest
 import tensorflow as tf
 
 from xtr_tf.checkpoints.importing import import_checkpoint
-from xtr_tf.checkpoints.safetensors_reader import read_safetensors
+from xtr_tf.checkpoints.safetensors import read_safetensors
 from xtr_tf.config.schema import TokenizerConfig
-from xtr_tf.encoder import load_encoder
 from xtr_tf.errors import InputError
+from xtr_tf.model.folder import load_encoder
 
 TOLERANCE = 2e-5
 

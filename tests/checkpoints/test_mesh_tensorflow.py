@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xtr_tf.checkpoints.checkpoint import open_checkpoint
 from xtr_tf.checkpoints.importing import import_checkpoint
-from xtr_tf.checkpoints.mesh_tensorflow_reader import read_mesh_tensorflow
+from xtr_tf.checkpoints.mesh_tensorflow import read_mesh_tensorflow
 from xtr_tf.checkpoints.naming import T5X
-from xtr_tf.encoder import load_encoder
+from xtr_tf.checkpoints.opening import open_checkpoint
 from xtr_tf.errors import InputError
+from xtr_tf.model.folder import load_encoder
 
 v1 = tf.compat.v1
 

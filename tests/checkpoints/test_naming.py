@@ -6,7 +6,7 @@ import pytest
 
 from xtr_tf.checkpoints.naming import HUGGING_FACE, MESH_TENSORFLOW, T5X, Naming
 from xtr_tf.config.presets import ENCODER_PRESETS
-from xtr_tf.encoder.weights import weight_shapes
+from xtr_tf.model.weights import weight_shapes
 
 
 @pytest.mark.parametrize("naming", [HUGGING_FACE, MESH_TENSORFLOW, T5X], ids=lambda naming: naming.title)

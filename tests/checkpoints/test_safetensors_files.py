@@ -11,10 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
-from xtr_tf.checkpoints import safetensors_writer
-from xtr_tf.checkpoints.safetensors_reader import read_safetensors
-from xtr_tf.checkpoints.safetensors_writer import SafetensorsWriter, row_blocks
-from xtr_tf.checkpoints.shard_reader import read_shards
+from xtr_tf.checkpoints import safetensors as safetensors_writer
+from xtr_tf.checkpoints.opening import read_shards
+from xtr_tf.checkpoints.safetensors import SafetensorsWriter, read_safetensors, row_blocks
 from xtr_tf.errors import InputError
 
 SHAPES = st.lists(st.integers(0, 7), max_size=3).map(tuple)

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xtr_tf.checkpoints.msgpack_arrays import read_msgpack_arrays
-from xtr_tf.checkpoints.t5x_reader import read_t5x
+from xtr_tf.checkpoints.t5x import read_msgpack_arrays, read_t5x
 from xtr_tf.errors import InputError
 
 KERNEL = "target/encoder/layers_0/attention/query/kernel"

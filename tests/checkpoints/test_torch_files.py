@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from xtr_tf.checkpoints.torch_file import read_torch
 from xtr_tf.checkpoints.torch_pickle import parse_pickle
-from xtr_tf.checkpoints.torch_reader import read_torch
 from xtr_tf.errors import InputError
 
 EXECUTED: list[str] = []

@@ -15,13 +15,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from xtr_tf.checkpoints.corpus_texts import corpus_texts
 from xtr_tf.checkpoints.importing import import_checkpoint
-from xtr_tf.checkpoints.sentencepiece_model import SentencePieceModel
-from xtr_tf.checkpoints.vocabulary_trimming import TrimmedVocabulary, keep_best_pieces, trim_vocabulary
 from xtr_tf.cli.app import app
-from xtr_tf.encoder import load_encoder
 from xtr_tf.errors import InputError
+from xtr_tf.model.folder import load_encoder
+from xtr_tf.model.vocabulary import (
+    SentencePieceModel,
+    TrimmedVocabulary,
+    corpus_texts,
+    keep_best_pieces,
+    trim_vocabulary,
+)
 
 
 def assert_same_segmentation(model: SentencePieceModel, trimmed: TrimmedVocabulary, texts: list[str]) -> None:

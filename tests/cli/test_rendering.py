@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from xtr_tf.cli import query, rendering
+from serving import cli as query
+from xtr_tf.cli import rendering
 from xtr_tf.errors import InputError
 
 

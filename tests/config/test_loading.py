@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tfx_pipeline.config import load_pipeline_config
 from xtr_tf.config.loading import from_mapping, load_config, to_mapping
 from xtr_tf.config.presets import ENCODER_PRESETS, RUN_PRESETS
-from xtr_tf.config.run import RunConfig
-from xtr_tf.config.schema import EncoderConfig
+from xtr_tf.config.schema import EncoderConfig, RunConfig
 from xtr_tf.errors import InputError
 
 

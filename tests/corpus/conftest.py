@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xtr_tf.corpus.document import Document, DocumentRecord
-from xtr_tf.corpus.shard_arrays import ShardArrays
+from xtr_tf.collections.document import Document, DocumentRecord
+from xtr_tf.vectors.shard import ShardArrays
 
 
 @pytest.fixture
@@ -65,8 +65,9 @@ def vocabulary(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 def model(vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a random encoder of 16-dimensional vectors; passages have 64 tokens."""
     from xtr_tf.config.schema import EncoderConfig, TokenizerConfig
-    from xtr_tf.encoder import Encoder, save_encoder
-    from xtr_tf.tokenizer import Tokenizer
+    from xtr_tf.model.encoder import Encoder
+    from xtr_tf.model.folder import save_encoder
+    from xtr_tf.model.tokenizer import Tokenizer
 
     config = EncoderConfig(
         vocabulary_size=1500,
@@ -92,7 +93,7 @@ def atlas(repository: Path) -> Path:
 @pytest.fixture(scope="module", autouse=True)
 def _load_encoders_once() -> Iterator[None]:
     """The tests of a file share loaded encoders, as the workers of a job do."""
-    from xtr_tf.corpus.document_encoder import DocumentEncoder
+    from xtr_tf.vectors.document_encoder import DocumentEncoder
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DocumentEncoder, "load", functools.lru_cache(maxsize=4)(DocumentEncoder.load))

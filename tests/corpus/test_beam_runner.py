@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from xtr_tf.corpus.beam_runner import NAMESPACE, BeamRunner
-from xtr_tf.corpus.encode_corpus import encode_corpus
 from xtr_tf.errors import InputError
+from xtr_tf.vectors.beam import NAMESPACE, BeamRunner
+from xtr_tf.vectors.encode import encode_corpus
 
 XTR_TF = str(Path(sys.executable).with_name("xtr-tf"))
 
@@ -89,7 +89,7 @@ def test_a_failed_pipeline_is_one_sentence(
     def fail(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("xtr_tf.corpus.encoding_job.write_shard", fail)
+    monkeypatch.setattr("xtr_tf.vectors.job.write_shard", fail)
     with pytest.raises(
         InputError, match=r"^The Beam pipeline failed \(.*No space left on device.*kept"
     ) as info:

@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from xtr_tf.cli.app import app
-from xtr_tf.corpus.token_vectors import TokenVectors
 from xtr_tf.errors import InputError
-from xtr_tf.index.token_index import TokenIndex
+from xtr_tf.index.folder import TokenIndex
+from xtr_tf.vectors.store import TokenVectors
 
 
 def run(*arguments: object) -> str:

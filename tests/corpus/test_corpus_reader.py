@@ -10,8 +10,8 @@ import pytest
 import zstandard
 from pyarrow import parquet
 
-from xtr_tf.corpus.corpus_reader import CorpusReader
-from xtr_tf.corpus.document import Document
+from xtr_tf.collections.corpus import CorpusReader
+from xtr_tf.collections.document import Document
 from xtr_tf.errors import InputError
 
 DOCUMENTS = [

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xtr_tf.corpus.batching import batches, bucket_lengths
-from xtr_tf.corpus.document_encoder import DocumentEncoder
-from xtr_tf.corpus.encoding_config import EncodingConfig
-from xtr_tf.corpus.passages import PassageSplitter
-from xtr_tf.corpus.pruning import is_punctuation
-from xtr_tf.encoder import Encoder, load_encoder
+from xtr_tf.config.retrieval import EncodingConfig
 from xtr_tf.errors import InputError
-from xtr_tf.tokenizer import Tokenizer
+from xtr_tf.model.encoder import Encoder
+from xtr_tf.model.folder import load_encoder
+from xtr_tf.model.tokenizer import Tokenizer
+from xtr_tf.vectors.document_encoder import DocumentEncoder
+from xtr_tf.vectors.passages import PassageSplitter, batches, bucket_lengths, is_punctuation
 
 TEXTS = [
     "Nile The Nile flows north, through eleven countries.",

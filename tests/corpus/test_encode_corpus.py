@@ -13,17 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xtr_tf.corpus.corpus_reader import CorpusReader
-from xtr_tf.corpus.encode_corpus import EncodingReport, encode_corpus
-from xtr_tf.corpus.encoding_config import EncodingConfig
-from xtr_tf.corpus.encoding_job import EncodingJob
-from xtr_tf.corpus.encoding_plan import ShardPlan
-from xtr_tf.corpus.local_runner import run_locally
-from xtr_tf.corpus.progress import Progress
-from xtr_tf.corpus.token_vectors import TokenVectors
-from xtr_tf.encoder import load_encoder
-from xtr_tf.encoder.manifest import read_manifest
+from xtr_tf.collections.corpus import CorpusReader
+from xtr_tf.config.retrieval import EncodingConfig
 from xtr_tf.errors import InputError
+from xtr_tf.model.folder import load_encoder, read_manifest
+from xtr_tf.vectors.encode import EncodingReport, encode_corpus
+from xtr_tf.vectors.job import EncodingJob, Progress
+from xtr_tf.vectors.plan import ShardPlan
+from xtr_tf.vectors.runners import run_locally
+from xtr_tf.vectors.store import TokenVectors
 
 SHARD_CHARACTERS = 20_000
 XTR_TF = str(Path(sys.executable).with_name("xtr-tf"))
@@ -194,7 +192,8 @@ def test_only_what_changed_is_encoded_again(
 def test_vectors_of_another_encoder_or_other_settings_are_not_reused(
     encoded: tuple[Path, EncodingReport], atlas: Path, model: Path, tmp_path: Path
 ) -> None:
-    from xtr_tf.encoder import Encoder, save_encoder
+    from xtr_tf.model.encoder import Encoder
+    from xtr_tf.model.folder import save_encoder
 
     encoder, tokenizer = load_encoder(model)
     save_encoder(tmp_path / "other", Encoder(encoder.config, seed=2), tokenizer)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from apache_beam.io.localfilesystem import LocalFileSystem
 
-from xtr_tf.corpus.beam_runner import BeamRunner
-from xtr_tf.corpus.encode_corpus import encode_corpus
-from xtr_tf.corpus.local_runner import run_locally
-from xtr_tf.corpus.staged_runner import StagedRunner
 from xtr_tf.errors import InputError
+from xtr_tf.vectors.beam import BeamRunner
+from xtr_tf.vectors.encode import encode_corpus
+from xtr_tf.vectors.runners import run_locally
+from xtr_tf.vectors.staged import StagedRunner
 
 SCHEME = "far"
 

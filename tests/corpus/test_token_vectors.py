@@ -9,12 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from xtr_tf.corpus.document import Document, DocumentRecord
-from xtr_tf.corpus.files import directory_aside, is_aside
-from xtr_tf.corpus.shard_arrays import ShardArrays
-from xtr_tf.corpus.shard_writer import read_shard_entry, write_shard
-from xtr_tf.corpus.token_vectors import TokenVectors
+from xtr_tf.collections.document import Document, DocumentRecord
 from xtr_tf.errors import InputError
+from xtr_tf.files import directory_aside, is_aside
+from xtr_tf.vectors.shard import ShardArrays, read_shard_entry, write_shard
+from xtr_tf.vectors.store import TokenVectors
 
 MakeShard = Callable[..., ShardArrays]
 
@@ -202,7 +201,7 @@ def test_a_folder_is_replaced_before_the_old_one_is_removed(
         removed.append(folder)
         there.append([file.name for file in (tmp_path / "shard").iterdir()])
 
-    monkeypatch.setattr("xtr_tf.corpus.files.shutil.rmtree", remove)
+    monkeypatch.setattr("xtr_tf.files.shutil.rmtree", remove)
     for name in ("old", "new"):
         with directory_aside(tmp_path / "shard") as folder:
             (folder / name).touch()

@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 
 from xtr_tf.config.schema import DataConfig, SourceConfig
-from xtr_tf.data.batches import Batch, batch_dataset
-from xtr_tf.data.training_data import TrainingData
 from xtr_tf.errors import InputError
-from xtr_tf.losses import false_negatives
+from xtr_tf.training.data.batches import Batch, batch_dataset
+from xtr_tf.training.data.sampling import TrainingData
+from xtr_tf.training.losses.objectives import false_negatives
 
 
 @pytest.fixture

@@ -9,14 +9,13 @@ import math
 
 import pytest
 
+from xtr_tf.collections.bad_records import BadRecords
+from xtr_tf.collections.lines import read_lines
+from xtr_tf.collections.tables import read_quoted
 from xtr_tf.config.schema import DataConfig, SourceConfig, TokenizerConfig
-from xtr_tf.data.bad_records import BadRecords
-from xtr_tf.data.document import Document
-from xtr_tf.data.lines import read_lines
-from xtr_tf.data.open_source import open_collections, open_source
-from xtr_tf.data.training_example import TrainingExample
 from xtr_tf.errors import InputError
-from xtr_tf.evaluation.datasets.records import read_quoted
+from xtr_tf.training.data.examples import Document, TrainingExample
+from xtr_tf.training.data.sources import open_collections, open_source
 
 FULL = {
     "id": "q1",
@@ -96,7 +95,7 @@ def test_tsv_triples(tmp_path):
 def test_tfrecords_written_and_read_back(tmp_path):
     import tensorflow as tf
 
-    from xtr_tf.data.tfrecord_source import serialize_example
+    from xtr_tf.training.data.tfrecords import serialize_example
 
     written = [
         TrainingExample.from_json(FULL, "en"),
@@ -112,7 +111,7 @@ def test_tfrecords_written_and_read_back(tmp_path):
 def test_a_truncated_tfrecord_is_a_bad_record(tmp_path):
     import tensorflow as tf
 
-    from xtr_tf.data.tfrecord_source import serialize_example
+    from xtr_tf.training.data.tfrecords import serialize_example
 
     path = tmp_path / "a.tfrecord"
     with tf.io.TFRecordWriter(str(path)) as writer:
@@ -270,8 +269,8 @@ def test_the_current_folder_is_a_data_set(repository, monkeypatch):
 def test_records_of_texts_are_no_tokenized_ones(tmp_path):
     import tensorflow as tf
 
-    from xtr_tf.data.tfrecord_source import serialize_example
-    from xtr_tf.data.tokenized_data import TokenizedData
+    from xtr_tf.training.data.tfrecords import serialize_example
+    from xtr_tf.training.data.tokenized import TokenizedData
 
     path = tmp_path / "texts.tfrecord"
     for record in (serialize_example(TrainingExample.from_json(FULL, "en")), b"no example"):

@@ -7,7 +7,7 @@ import collections
 import numpy as np
 import pytest
 
-from xtr_tf.data.sampler import Sampler
+from xtr_tf.training.data.sampling import Sampler
 
 LANGUAGES = np.array(["en"] * 90 + ["sw"] * 10)
 

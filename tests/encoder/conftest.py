@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from xtr_tf.config.schema import EncoderConfig
-from xtr_tf.encoder import Encoder
+from xtr_tf.model.encoder import Encoder
 
 SMALL = EncoderConfig(
     vocabulary_size=101,

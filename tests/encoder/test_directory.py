@@ -11,11 +11,18 @@ import sentencepiece
 import tensorflow as tf
 
 from xtr_tf.config.schema import TokenizerConfig
-from xtr_tf.encoder import Encoder, load_encoder, save_encoder
-from xtr_tf.encoder.manifest import MANIFEST_FILE, TOKENIZER_FILE, WEIGHTS_FILE, read_manifest
-from xtr_tf.encoder.staging import staged_directory
 from xtr_tf.errors import InputError
-from xtr_tf.tokenizer import Tokenizer
+from xtr_tf.files import staged_directory
+from xtr_tf.model.encoder import Encoder
+from xtr_tf.model.folder import (
+    MANIFEST_FILE,
+    TOKENIZER_FILE,
+    WEIGHTS_FILE,
+    load_encoder,
+    read_manifest,
+    save_encoder,
+)
+from xtr_tf.model.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import tensorflow as tf
 from safetensors import safe_open
 
 from xtr_tf.config.schema import EncoderConfig
-from xtr_tf.encoder import Encoder
+from xtr_tf.model.encoder import Encoder
 
 TOLERANCE = 2e-5
 FOLDER = Path(os.environ.get("XTR_TF_GOLDEN", Path(__file__).parents[1] / "golden"))

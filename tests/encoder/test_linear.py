@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.support.numbers import rounding
-from xtr_tf.encoder.linear import linear
+from xtr_tf.model.layers import linear
 
 
 @pytest.mark.parametrize("leading", [(5,), (3, 4), (2, 3, 4), (0, 4)])

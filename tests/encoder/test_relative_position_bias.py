@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xtr_tf.encoder.relative_position_bias import RelativePositionBias, distance_buckets
+from xtr_tf.model.layers import RelativePositionBias, distance_buckets
 
 # First distance of every bucket from the eighth on, as T5's 32 buckets up to 128 divide them.
 T5_STARTS = [8, 12, 16, 23, 32, 46, 64, 91]

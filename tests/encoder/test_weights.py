@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from xtr_tf.config.presets import ENCODER_PRESETS
-from xtr_tf.encoder.initialization import initial_weight
-from xtr_tf.encoder.weights import weight_shapes
 from xtr_tf.errors import InputError
+from xtr_tf.model.weights import initial_weight, weight_shapes
 
 
 def test_shapes_need_no_tensorflow():
     code = (
-        "import sys, xtr_tf.encoder.weights, xtr_tf.encoder.initialization, xtr_tf.encoder.manifest;"
+        "import sys, xtr_tf.model.weights, xtr_tf.model.weights, xtr_tf.model.folder;"
         "sys.exit('tensorflow' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

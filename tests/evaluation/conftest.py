@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from xtr_tf.evaluation.datasets import Dataset, load_datasets
+from xtr_tf.collections.dataset import Dataset
+from xtr_tf.collections.loading import load_datasets
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +22,7 @@ def atlas(repository: Path) -> Dataset:
 @pytest.fixture(scope="session")
 def encoder_directory(tiny_corpus: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random encoder; passages have 64 tokens, queries 16."""
-    from xtr_tf.encoder import save_encoder
+    from xtr_tf.model.folder import save_encoder
 
     directory = tmp_path_factory.mktemp("evaluation") / "encoder"
     save_encoder(directory, tiny_corpus.encoder, tiny_corpus.tokenizer)
@@ -30,7 +31,7 @@ def encoder_directory(tiny_corpus: Any, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="session")
 def loaded_encoder(tiny_corpus: Any) -> Any:
-    from xtr_tf.evaluation.loaded_encoder import LoadedEncoder
+    from xtr_tf.evaluation.encoder_model import LoadedEncoder
 
     return LoadedEncoder(tiny_corpus.encoder, tiny_corpus.tokenizer)
 
@@ -51,10 +52,12 @@ def export_atlas(tiny_corpus: Any, atlas_index: Any, folder: Path) -> None:
     """Saves the signatures that an evaluation calls."""
     import tensorflow as tf
 
-    from xtr_tf.corpus.document import DocumentRecord
-    from xtr_tf.retriever import DocumentTable, Retriever, SearchDefaults
+    from xtr_tf.collections.document import DocumentRecord
+    from xtr_tf.config.retrieval import SearchDefaults
+    from xtr_tf.index.searchers.exact import ExactSearcher
+    from xtr_tf.retriever.retriever import Retriever
     from xtr_tf.retriever.signatures import build_signatures
-    from xtr_tf.search.exact_searcher import ExactSearcher
+    from xtr_tf.retriever.tables import DocumentTable
 
     retriever = Retriever(
         tiny_corpus.encoder,

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xtr_tf.corpus.document import Document
+from xtr_tf.collections.dataset import Query
+from xtr_tf.collections.document import Document
+from xtr_tf.collections.loading import load_datasets
 from xtr_tf.errors import InputError
-from xtr_tf.evaluation.analysers import analyser_for, character_ngrams, words
-from xtr_tf.evaluation.bm25 import BM25
-from xtr_tf.evaluation.datasets import Query, load_datasets
-from xtr_tf.evaluation.measures import measure
+from xtr_tf.evaluation.baselines import BM25, analyser_for, character_ngrams, words
+from xtr_tf.evaluation.metrics import measure
 
 DOCUMENTS = [
     Document("d1", "the river runs north through the desert", "Nile"),

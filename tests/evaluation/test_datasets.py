@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from xtr_tf.collections.dataset import Dataset, language_of_name
+from xtr_tf.collections.loading import load_datasets
 from xtr_tf.errors import InputError
-from xtr_tf.evaluation.datasets import Dataset, load_datasets
-from xtr_tf.evaluation.datasets.languages import language_of_name
 
 
 def write(path: Path, text: str) -> None:

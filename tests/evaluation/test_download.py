@@ -15,10 +15,9 @@ import pytest
 from typer.testing import CliRunner
 
 from xtr_tf.cli.app import app
+from xtr_tf.collections.download import RemoteFile, fetch, files_of, names
+from xtr_tf.collections.loading import load_datasets
 from xtr_tf.errors import InputError
-from xtr_tf.evaluation.datasets import load_datasets
-from xtr_tf.evaluation.datasets.catalogue import RemoteFile, files_of, names
-from xtr_tf.evaluation.datasets.download import fetch
 
 
 def beir_archive() -> bytes:
@@ -130,7 +129,7 @@ def test_commands(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     listed = CliRunner().invoke(app, ["data", "list"], catch_exceptions=False)
     assert "miracl-sw" in listed.output
     file = RemoteFile(f"{server}/scifact.zip", "beir/scifact.zip", unpack=True)
-    monkeypatch.setattr("xtr_tf.evaluation.datasets.catalogue.files_of", lambda _: [file])
+    monkeypatch.setattr("xtr_tf.collections.download.files_of", lambda _: [file])
     got = CliRunner().invoke(app, ["data", "get", "scifact", "--out", str(tmp_path)], catch_exceptions=False)
     assert got.exit_code == 0
     assert "no checksum is published" in got.output

@@ -13,10 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from xtr_tf.cli.app import app
+from xtr_tf.collections.dataset import Dataset
+from xtr_tf.collections.loading import load_datasets
 from xtr_tf.errors import InputError
-from xtr_tf.evaluation.datasets import Dataset, load_datasets
 from xtr_tf.evaluation.evaluate import evaluate_model
-from xtr_tf.evaluation.settings import EvaluationSettings
+from xtr_tf.evaluation.evaluator import EvaluationSettings
 
 SETTINGS = EvaluationSettings(k_prime=100, max_queries=40, analysis_queries=10, exact_queries=10, fusion=True)
 

@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 
 from tests.support.numbers import assert_same_ranking, rounding
-from xtr_tf.corpus.document import Document
+from xtr_tf.collections.dataset import Dataset
+from xtr_tf.collections.document import Document
 from xtr_tf.errors import InputError
-from xtr_tf.evaluation.datasets import Dataset
-from xtr_tf.evaluation.exact_retriever import ExactRetriever, xtr_scores
-from xtr_tf.evaluation.similarities import Similarities
-from xtr_tf.evaluation.token_encoder import EncodedQuery
-from xtr_tf.evaluation.token_index import MAX_TOKENS, TokenIndex, check_size
+from xtr_tf.evaluation.encoded import MAX_TOKENS, EncodedQuery, TokenIndex, check_size
+from xtr_tf.evaluation.exact import ExactRetriever, Similarities, xtr_scores
 
 DIM = 8
 LONGEST_QUERY = 7
@@ -129,7 +127,7 @@ def test_memory_decides_how_many_queries_share_a_block(
     index: TokenIndex, queries: list[EncodedQuery], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = ExactRetriever(index).search(queries, 5, 40)
-    monkeypatch.setattr("xtr_tf.evaluation.exact_retriever._MAX_SIMILARITIES", 1)
+    monkeypatch.setattr("xtr_tf.evaluation.exact._MAX_SIMILARITIES", 1)
     blocks = [block.queries.tolist() for block in ExactRetriever(index).blocks(queries)]
     assert blocks == [[0, 1], [3]], "the longest query decides"
     parts = ExactRetriever(index).search(queries, 5, 10)
@@ -143,8 +141,8 @@ def test_agrees_with_the_searcher_and_scoring_of_served_models(
 ) -> None:
     import tensorflow as tf
 
-    from xtr_tf.scoring import score_documents
-    from xtr_tf.search.exact_searcher import ExactSearcher
+    from xtr_tf.index.searchers.exact import ExactSearcher
+    from xtr_tf.scoring.documents import score_documents
 
     encoded = loaded_encoder.encode_queries([query.text for query in atlas.queries[:20]])
     ranking, _ = ExactRetriever(atlas_index).search(encoded, k_prime=200, depth=300)

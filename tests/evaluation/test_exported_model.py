@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tests.support.numbers import network_rounding, rounding
-from xtr_tf.evaluation.datasets import Dataset, Query
-from xtr_tf.evaluation.exact_retriever import ExactRetriever
+from xtr_tf.collections.dataset import Dataset, Query
+from xtr_tf.evaluation.encoded import TokenIndex
+from xtr_tf.evaluation.exact import ExactRetriever
 from xtr_tf.evaluation.exported_model import ExportedModel
-from xtr_tf.evaluation.token_index import TokenIndex
 
 # Queries are encoded in batches of different shapes.
 ENCODED = network_rounding(700)

@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 import pytrec_eval
 
-from xtr_tf.corpus.document import Document
+from xtr_tf.collections.dataset import Dataset, Query
+from xtr_tf.collections.document import Document
 from xtr_tf.errors import InputError
-from xtr_tf.evaluation.answers import contains_answer, judge_by_answers
-from xtr_tf.evaluation.datasets import Dataset, Query
-from xtr_tf.evaluation.fusion import reciprocal_rank_fusion
-from xtr_tf.evaluation.measures import METRICS, measure, metrics_for
-from xtr_tf.evaluation.run import Run
+from xtr_tf.evaluation.metrics import METRICS, contains_answer, judge_by_answers, measure, metrics_for
+from xtr_tf.evaluation.run import Run, reciprocal_rank_fusion
 
 JUDGEMENTS = {"q1": {"a": 2, "b": 0, "c": 1}, "q2": {"a": 1}, "q3": {"z": 1}}
 RUN = Run("system", {"q1": (["b", "a", "x", "c"], [4, 3, 2, 1]), "q2": (["x", "y", "a"], [3, 2, 1])})

@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from xtr_tf.evaluation.resampling import (
-    bootstrap,
-    group_mean,
-    holm,
-    interval,
-    p_value,
-    randomisation,
-)
+from xtr_tf.evaluation.statistics import bootstrap, group_mean, holm, interval, p_value, randomisation
 
 ONE_GROUP = [""] * 200
 

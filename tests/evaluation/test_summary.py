@@ -5,13 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xtr_tf.evaluation.comparison import compare
-from xtr_tf.evaluation.dataset_result import DatasetResult
-from xtr_tf.evaluation.datasets import Dataset, Query
-from xtr_tf.evaluation.honesty import Honesty, count_honestly
-from xtr_tf.evaluation.model_result import ModelResult
+from xtr_tf.collections.dataset import Dataset, Query
+from xtr_tf.evaluation.results import DatasetResult, Honesty, ModelResult, count_honestly
 from xtr_tf.evaluation.run import Run
-from xtr_tf.evaluation.summary import ALL_DATASETS, summarise
+from xtr_tf.evaluation.summary import ALL_DATASETS, compare, summarise
 
 NOTHING = Honesty(0, 0, 0, 0, {}, 0, {}, {})
 

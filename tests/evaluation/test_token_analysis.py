@@ -7,13 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xtr_tf.corpus.document import Document
-from xtr_tf.evaluation.datasets import Dataset, Query
-from xtr_tf.evaluation.exact_retriever import ExactRetriever
-from xtr_tf.evaluation.flops import colbert_flops, gathered_bytes, xtr_flops
-from xtr_tf.evaluation.token_analysis import K_PRIMES, TokenAnalysis, analyse_tokens
-from xtr_tf.evaluation.token_encoder import EncodedQuery
-from xtr_tf.evaluation.token_index import TokenIndex
+from xtr_tf.collections.dataset import Dataset, Query
+from xtr_tf.collections.document import Document
+from xtr_tf.evaluation.encoded import EncodedQuery, TokenIndex
+from xtr_tf.evaluation.exact import ExactRetriever
+from xtr_tf.evaluation.token_analysis import (
+    K_PRIMES,
+    TokenAnalysis,
+    analyse_tokens,
+    colbert_flops,
+    gathered_bytes,
+    xtr_flops,
+)
 from xtr_tf.evaluation.worked_examples import RANKS, work_examples
 
 

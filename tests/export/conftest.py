@@ -26,10 +26,10 @@ def directories(tiny_corpus: Any, built_once: Callable[..., Path]) -> Path:
 
 def write_directories(tiny_corpus: Any, root: Path) -> None:
     from xtr_tf.config.schema import IndexConfig
-    from xtr_tf.corpus.shard_arrays import ShardArrays
-    from xtr_tf.corpus.token_vectors import TokenVectors
-    from xtr_tf.encoder import save_encoder
     from xtr_tf.index.build import build_index
+    from xtr_tf.model.folder import save_encoder
+    from xtr_tf.vectors.shard import ShardArrays
+    from xtr_tf.vectors.store import TokenVectors
 
     fingerprint = save_encoder(root / "encoder", tiny_corpus.encoder, tiny_corpus.tokenizer)
     lengths = np.bincount(tiny_corpus.document_of_token).astype(np.int32)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xtr_tf.export.agreement import differences
-from xtr_tf.export.reference_case import ReferenceCase, read_cases, write_cases
+from xtr_tf.retriever.agreement import differences
+from xtr_tf.retriever.reference_cases import ReferenceCase, read_cases, write_cases
 
 
 def strings(*values: str) -> np.ndarray:

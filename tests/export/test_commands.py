@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from xtr_tf.cli.app import app
 from xtr_tf.errors import InputError
-from xtr_tf.export.reference_case import REFERENCE_FILE
+from xtr_tf.retriever.reference_cases import REFERENCE_FILE
 
 
 def run(*arguments: object) -> str:
@@ -82,7 +82,8 @@ def test_verify(exact_export, tmp_path):
 
 
 def test_export_refuses_parts_of_different_origin(directories, tmp_path, tiny_corpus):
-    from xtr_tf.encoder import Encoder, save_encoder
+    from xtr_tf.model.encoder import Encoder
+    from xtr_tf.model.folder import save_encoder
 
     save_encoder(tmp_path / "other", Encoder(tiny_corpus.encoder.config, seed=1), tiny_corpus.tokenizer)
     arguments = ("--index", directories / "exact", "--out", tmp_path / "out")

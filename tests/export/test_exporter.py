@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from xtr_tf.config.retrieval import MAX_TOP_K, SearchDefaults
 from xtr_tf.errors import InputError
-from xtr_tf.export import ModelCard, exporter
-from xtr_tf.export.gate import GateReport
-from xtr_tf.export.reference_case import read_cases
-from xtr_tf.export.reference_requests import default_queries, record_cases
-from xtr_tf.retriever.search_defaults import MAX_TOP_K, SearchDefaults
+from xtr_tf.retriever import export as exporter
+from xtr_tf.retriever.gate import GateReport
+from xtr_tf.retriever.model_card import ModelCard
+from xtr_tf.retriever.reference_cases import read_cases
+from xtr_tf.retriever.reference_requests import default_queries, record_cases
 from xtr_tf.runtime.saved_model_file import read_meta_graph
 
 CARD = ModelCard(encoder={}, tokenizer={}, corpus={}, index={}, defaults={})

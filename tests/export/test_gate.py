@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from xtr_tf.errors import InputError
-from xtr_tf.export import gate
-from xtr_tf.export.reference_case import REFERENCE_FILE
+from xtr_tf.retriever import gate
+from xtr_tf.retriever.reference_cases import REFERENCE_FILE
 
 
 @pytest.fixture

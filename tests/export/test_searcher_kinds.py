@@ -17,11 +17,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xtr_tf.export import assemble_retriever, export_retriever
-from xtr_tf.export.agreement import differences
-from xtr_tf.export.gate import verify_model
-from xtr_tf.export.reference_case import read_cases
-from xtr_tf.retriever import SearchDefaults
+from xtr_tf.config.retrieval import SearchDefaults
+from xtr_tf.retriever.agreement import differences
+from xtr_tf.retriever.assembly import assemble_retriever
+from xtr_tf.retriever.export import export_retriever
+from xtr_tf.retriever.gate import verify_model
+from xtr_tf.retriever.reference_cases import read_cases
 from xtr_tf.runtime import SavedModelSession
 from xtr_tf.runtime.op_libraries import ops_of
 from xtr_tf.runtime.saved_model_file import read_meta_graph

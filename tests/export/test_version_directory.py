@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xtr_tf.errors import InputError
-from xtr_tf.export.version_directory import latest_version, new_version, versions_in
+from xtr_tf.retriever.versions import latest_version, new_version, versions_in
 
 
 def publish(base: Path, version: int | None = None) -> Path:

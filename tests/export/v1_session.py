@@ -7,8 +7,8 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from xtr_tf.export.agreement import differences
-from xtr_tf.export.reference_case import read_cases
+from xtr_tf.retriever.agreement import differences
+from xtr_tf.retriever.reference_cases import read_cases
 from xtr_tf.runtime.op_libraries import libraries_for
 
 

@@ -10,7 +10,7 @@ from scann.proto import centers_pb2
 from scann.scann_ops.py import scann_ops
 
 from xtr_tf.index.anisotropic import decode, encode, pack, parallel_weight
-from xtr_tf.index.token_quantizer import TokenQuantizer
+from xtr_tf.index.quantizer import TokenQuantizer
 
 
 def normalised(seed: int, count: int, dim: int) -> np.ndarray:

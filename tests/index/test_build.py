@@ -12,7 +12,7 @@ from xtr_tf.config.schema import IndexConfig
 from xtr_tf.errors import InputError
 from xtr_tf.index import build
 from xtr_tf.index.build import build_index
-from xtr_tf.index.token_index import TokenIndex
+from xtr_tf.index.folder import TokenIndex
 from xtr_tf.index.vector_source import ArrayVectors
 
 
@@ -74,7 +74,7 @@ def test_core_vectors_lie_by_cell(tmp_path):
 
 
 def test_another_indexs_quantiser_can_be_used_again(tmp_path):
-    from xtr_tf.index.token_quantizer import quantizer_of
+    from xtr_tf.index.quantizer import quantizer_of
 
     first = build_index(make_source(), tmp_path / "first")
     second = build_index(make_source(seed=1), tmp_path / "second", quantizer=quantizer_of(first))
@@ -86,7 +86,7 @@ def test_another_indexs_quantiser_can_be_used_again(tmp_path):
 @pytest.mark.parametrize("count", [1, 2, 17])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_smallest_corpora_can_be_indexed(tmp_path, count, kind):
-    from xtr_tf.search.searcher_from_index import searcher_from_index
+    from xtr_tf.index.searchers.opening import searcher_from_index
 
     source = make_source(count)
     index = build_index(source, tmp_path / "index", IndexConfig(kind=kind))

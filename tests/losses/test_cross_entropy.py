@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xtr_tf.losses import in_batch_cross_entropy, sum_of_max_scores, token_retrieval_scores
+from xtr_tf.training.losses.objectives import in_batch_cross_entropy
+from xtr_tf.training.losses.scores import sum_of_max_scores, token_retrieval_scores
 
 
 def axis_queries(similarities: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from xtr_tf.losses import distillation_divergence
+from xtr_tf.training.losses.objectives import distillation_divergence
 
 
 def softmax(values):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from xtr_tf.losses import false_negatives
+from xtr_tf.training.losses.objectives import false_negatives
 
 A, B, C, D, E, NONE = [1, 2], [3, 4], [5, 6], [7, 8], [1, 9], [0, 0]
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.support.numbers import rounding
-from xtr_tf.losses import sum_of_max_scores
+from xtr_tf.training.losses.scores import sum_of_max_scores
 
 
 @hypothesis.given(st.integers(0, 2**32), st.booleans())

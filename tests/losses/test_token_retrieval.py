@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.support.numbers import rounding
-from xtr_tf.losses import sum_of_max_scores, token_retrieval_scores
+from xtr_tf.training.losses.scores import sum_of_max_scores, token_retrieval_scores
 
 
 def reference(queries, query_mask, documents, document_mask, k_train, candidates):

@@ -25,6 +25,6 @@ def pipeline_config(repository: Path, tiny_corpus: Any, tmp_path_factory: pytest
 @pytest.fixture(scope="session")
 def pipeline_outcome(pipeline_config: Any) -> Any:
     """What the full DAG came to; no test may change its root or its serving folder."""
-    from tfx_pipeline.runners.local_pipeline import run_pipeline
+    from tfx_pipeline.runners.local import run_pipeline
 
     return run_pipeline(pipeline_config)

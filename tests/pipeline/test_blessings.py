@@ -17,17 +17,17 @@ from tfx.components.pusher import executor as pusher
 from tfx.dsl.input_resolution.strategies.latest_blessed_model_strategy import LatestBlessedModelStrategy
 from tfx.types import standard_artifacts
 
-from tfx_pipeline import serving_trial
+from tfx_pipeline.components import serving_smoke_test as serving_trial
 from tfx_pipeline.components.retrieval_evaluator import RetrievalEvaluatorExecutor
 from tfx_pipeline.components.serving_validator import ServingValidatorExecutor
-from tfx_pipeline.example_gen import training_executor
-from tfx_pipeline.example_gen.corpus_executor import document_example
-from tfx_pipeline.serving_check_settings import ServingCheckSettings
-from xtr_tf.corpus.document import Document
-from xtr_tf.data.tfrecord_source import parse_example
+from tfx_pipeline.config import ServingCheckSettings
+from tfx_pipeline.data import example_gen as training_executor
+from tfx_pipeline.data.example_gen import document_example
+from xtr_tf.collections.document import Document
 from xtr_tf.errors import InputError
-from xtr_tf.export.gate import GateReport
-from xtr_tf.export.reference_case import REFERENCE_FILE
+from xtr_tf.retriever.gate import GateReport
+from xtr_tf.retriever.reference_cases import REFERENCE_FILE
+from xtr_tf.training.data.tfrecords import parse_example
 from xtr_tf.version import __version__
 
 #: What the gate says of a sound model.

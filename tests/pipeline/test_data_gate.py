@@ -17,12 +17,12 @@ from tfx.types import standard_artifacts
 
 from tfx_pipeline.artifacts import DataGate as DataGateArtifact
 from tfx_pipeline.components.data_gate import DataGateExecutor
-from tfx_pipeline.example_gen import corpus_executor, training_executor
-from tfx_pipeline.example_gen.defects import defect_example
-from xtr_tf.data.document import Document
-from xtr_tf.data.tfrecord_source import parse_example, serialize_example
-from xtr_tf.data.training_example import TrainingExample
+from tfx_pipeline.data import example_gen as corpus_executor
+from tfx_pipeline.data import example_gen as training_executor
+from tfx_pipeline.data.example_gen import defect_example
 from xtr_tf.errors import InputError
+from xtr_tf.training.data.examples import Document, TrainingExample
+from xtr_tf.training.data.tfrecords import parse_example, serialize_example
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,7 +196,7 @@ def test_a_run_on_bad_data_ends_at_the_gate(repository: Path, tiny_corpus: Any, 
     """From a line of a file that names no document to the sentence that a user reads."""
     from small_atlas import copy_vocabulary, small_config, write_small_atlas
 
-    from tfx_pipeline.runners.local_pipeline import run_pipeline
+    from tfx_pipeline.runners.local import run_pipeline
 
     data = write_small_atlas(repository / "examples" / "atlas", tmp_path / "data")
     (train,) = data.rglob("train.tsv")

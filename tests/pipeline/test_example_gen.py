@@ -10,8 +10,9 @@ import tensorflow as tf
 from apache_beam.testing.test_pipeline import TestPipeline
 from apache_beam.testing.util import assert_that, is_not_empty
 
-from tfx_pipeline.example_gen import corpus_executor, training_executor
-from xtr_tf.data.tfrecord_source import parse_example
+from tfx_pipeline.data import example_gen as corpus_executor
+from tfx_pipeline.data import example_gen as training_executor
+from xtr_tf.training.data.tfrecords import parse_example
 
 
 def values(record: bytes, name: str) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfx_pipeline.code_version import REVISION_VARIABLE, code_version
+from tfx_pipeline.provenance import REVISION_VARIABLE, code_version
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from tfx_pipeline.local_directories import local_input, local_output
+from tfx_pipeline.storage import local_input, local_output
 
 
 def test_a_local_artifact_is_used_where_it_is(tmp_path: Path) -> None:

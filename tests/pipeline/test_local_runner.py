@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tfx_pipeline.runners.local import run_locally
-from tfx_pipeline.runners.run_lock import run_lock
+from tfx_pipeline.runners.local_output import run_lock
 from xtr_tf.errors import InputError
 
 

@@ -13,20 +13,19 @@ from tfx.types import standard_artifacts
 
 from tfx_pipeline.artifacts import TokenIndex as TokenIndexArtifact
 from tfx_pipeline.artifacts import TokenVectors as TokenVectorsArtifact
+from tfx_pipeline.artifacts import encoder_folder
 from tfx_pipeline.components.corpus_encoder import CorpusEncoderExecutor
 from tfx_pipeline.components.index_builder import IndexBuilderExecutor
 from tfx_pipeline.components.retriever_exporter import RetrieverExporterExecutor
-from tfx_pipeline.encoder_artifact import encoder_folder
-from tfx_pipeline.example_gen.corpus_executor import document_example
-from tfx_pipeline.json_settings import settings_to_json
+from tfx_pipeline.components.settings import settings_to_json
+from tfx_pipeline.data.example_gen import document_example
+from xtr_tf.collections.document import Document
+from xtr_tf.config.retrieval import EncodingConfig, SearchDefaults
 from xtr_tf.config.schema import IndexConfig
-from xtr_tf.corpus.document import Document
-from xtr_tf.corpus.encoding_config import EncodingConfig
-from xtr_tf.corpus.token_vectors import TokenVectors
-from xtr_tf.encoder import load_encoder, save_encoder
 from xtr_tf.errors import InputError
-from xtr_tf.index.token_index import TokenIndex
-from xtr_tf.retriever import SearchDefaults
+from xtr_tf.index.folder import TokenIndex
+from xtr_tf.model.folder import load_encoder, save_encoder
+from xtr_tf.vectors.store import TokenVectors
 
 
 @dataclasses.dataclass
@@ -148,7 +147,7 @@ def test_the_exported_model_is_servable_and_holds_its_encoder(stage: Stage) -> N
 
 
 def test_vectors_of_another_encoder_are_no_model(stage: Stage, tiny_corpus) -> None:
-    from xtr_tf.encoder import Encoder
+    from xtr_tf.model.encoder import Encoder
 
     vectors = stage.encode(stage.documents[:5])
     index = stage.index(vectors)

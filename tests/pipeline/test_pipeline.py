@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from tfx_pipeline.config import PipelineConfig
 from tfx_pipeline.lineage import Lineage
 from tfx_pipeline.pipeline import create_pipeline
-from tfx_pipeline.runners.local_pipeline import Outcome, metadata_file, run_pipeline
+from tfx_pipeline.runners.local import Outcome, metadata_file, run_pipeline
 from xtr_tf.errors import InputError
 
 DATA_NODES = {

@@ -12,8 +12,8 @@ from tfx.proto import pusher_pb2
 from tfx.types import standard_artifacts
 from tfx.utils import io_utils, proto_utils
 
-from tfx_pipeline.blessings import write_model_blessing
-from tfx_pipeline.push_once import PushOnceExecutor, newest_version
+from tfx_pipeline.blessing import write_model_blessing
+from tfx_pipeline.components.pusher import PushOnceExecutor, newest_version
 
 
 def push(folder: Path, name: str, corpus: str, created: str, blessed: bool = True) -> Any:

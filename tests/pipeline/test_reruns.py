@@ -17,7 +17,7 @@ from small_atlas import copy_vocabulary, read_corpus, small_config, write_corpus
 
 from tfx_pipeline.config import PipelineConfig
 from tfx_pipeline.lineage import ArtifactRecord, Lineage
-from tfx_pipeline.runners.local_pipeline import Outcome, metadata_file, run_pipeline
+from tfx_pipeline.runners.local import Outcome, metadata_file, run_pipeline
 from xtr_tf.config.loading import to_mapping
 from xtr_tf.errors import InputError
 

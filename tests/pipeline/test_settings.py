@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from tfx_pipeline.gate_settings import GateSettings
-from tfx_pipeline.json_settings import settings_from_json, settings_to_json
-from tfx_pipeline.quality_settings import QualitySettings
-from tfx_pipeline.serving_check_settings import ServingCheckSettings
+from tfx_pipeline.components.settings import settings_from_json, settings_to_json
+from tfx_pipeline.config import GateSettings, QualitySettings, ServingCheckSettings
 from tfx_pipeline.vertex_config import DataflowConfig, VertexConfig, WorkerPool
 from xtr_tf.errors import InputError
 

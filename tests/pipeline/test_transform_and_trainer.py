@@ -15,19 +15,18 @@ import tensorflow_transform as tft
 import tensorflow_transform.beam as tft_beam
 from small_atlas import copy_vocabulary
 
-from tfx_pipeline.trainer import run_fn
-from tfx_pipeline.transform import preprocessing_fn
+from tfx_pipeline.components.trainer import run_fn
+from tfx_pipeline.components.transform import preprocessing_fn
+from xtr_tf.collections.bad_records import BadRecords
 from xtr_tf.config.loading import to_mapping
-from xtr_tf.config.run import RunConfig
-from xtr_tf.config.schema import DataConfig, SourceConfig, TrainingConfig
-from xtr_tf.data.bad_records import BadRecords
-from xtr_tf.data.batches import batch_dataset
-from xtr_tf.data.open_source import open_source
-from xtr_tf.data.tfrecord_source import serialize_example
-from xtr_tf.data.tokenized_data import TokenizedData
-from xtr_tf.data.training_data import TrainingData
-from xtr_tf.encoder import load_encoder, save_encoder
+from xtr_tf.config.schema import DataConfig, RunConfig, SourceConfig, TrainingConfig
 from xtr_tf.errors import InputError
+from xtr_tf.model.folder import load_encoder, save_encoder
+from xtr_tf.training.data.batches import batch_dataset
+from xtr_tf.training.data.sampling import TrainingData
+from xtr_tf.training.data.sources import open_source
+from xtr_tf.training.data.tfrecords import serialize_example
+from xtr_tf.training.data.tokenized import TokenizedData
 
 KINDS = ("positive", "negative")
 LISTS = ("query_tokens", *(f"{kind}_{name}" for kind in KINDS for name in ("tokens", "keys")))
@@ -200,7 +199,7 @@ def test_what_was_fetched_is_not_sent_back(
         (output / "checkpoint").touch()
         raise RuntimeError
 
-    monkeypatch.setattr("tfx_pipeline.trainer.train", stop)
+    monkeypatch.setattr("tfx_pipeline.components.trainer.train", stop)
     call = arguments(folder, tiny_corpus, tmp_path)
     call.custom_config["work"] = f"ram://{tmp_path.name}/work"
     with pytest.raises(RuntimeError):
@@ -223,7 +222,7 @@ def test_a_base_model_of_another_vocabulary_is_refused(folder: Path, tiny_corpus
     save_encoder(tmp_path / "base" / "encoder", tiny_corpus.encoder, tiny_corpus.tokenizer)
     call = arguments(folder, tiny_corpus, tmp_path, str(tmp_path / "base" / "Format-Serving"))
     other = tmp_path / "other.model"
-    from xtr_tf.tokenizer.vocabulary import train_vocabulary
+    from xtr_tf.model.vocabulary import train_vocabulary
 
     train_vocabulary([str(example) for example in examples()] * 5, 330, other)
     call.custom_config["vocabulary"] = str(other)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tfx_pipeline.quality_settings import QualitySettings
-from tfx_pipeline.verdict import judge
+from tfx_pipeline.blessing import judge
+from tfx_pipeline.config import QualitySettings
 from xtr_tf.errors import InputError
 
 MODEL = {"en": 0.8, "sw": 0.5}

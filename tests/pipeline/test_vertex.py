@@ -254,7 +254,7 @@ def test_google_reads_the_job(job_file: Path) -> None:
 def test_submitting_without_an_account(
     job_file: Path, config: PipelineConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tfx_pipeline.vertex_jobs import submit_job
+    from tfx_pipeline.runners.vertex import submit_job
 
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
     with pytest.raises(InputError, match="Google Cloud does not know who is asking"):

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from tfx_pipeline.mirror import mirrored
-from tfx_pipeline.work_area import WorkArea, key_of
+from tfx_pipeline.storage import WorkArea, key_of, mirrored
 
 
 @pytest.fixture(params=["local", "remote"])

@@ -7,19 +7,18 @@ import numpy as np
 import pytest
 
 from xtr_tf.config.schema import IndexConfig
-from xtr_tf.corpus.local_runner import run_locally
-from xtr_tf.corpus.token_vectors import TokenVectors
 from xtr_tf.errors import InputError
 from xtr_tf.index.build import build_index
-from xtr_tf.refresh.build_in_parts import IndexingJob, build_in_parts
-from xtr_tf.refresh.join_indexes import IndexPart, join_indexes
+from xtr_tf.index.parts import IndexingJob, IndexPart, build_in_parts, join_indexes
+from xtr_tf.vectors.runners import run_locally
+from xtr_tf.vectors.store import TokenVectors
 
 MakeVectors = Callable[..., TokenVectors]
 IDS = [f"d{number}" for number in range(90)]
 
 
 def run_with_beam(job: IndexingJob, shards: Sequence[int]) -> None:
-    from xtr_tf.corpus.beam_runner import BeamRunner
+    from xtr_tf.vectors.beam import BeamRunner
 
     BeamRunner()(job, shards)
 

@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 
 from xtr_tf.config.schema import IndexConfig
-from xtr_tf.corpus.token_vectors import TokenVectors
 from xtr_tf.errors import InputError
 from xtr_tf.index.build import build_index
-from xtr_tf.index.token_index import TokenIndex
-from xtr_tf.refresh.document_changes import compare_documents
-from xtr_tf.refresh.refresh_index import refresh_index
-from xtr_tf.refresh.retraining import TrainingState, advice, drift
-from xtr_tf.refresh.trained_quantizer import trained_quantizer
-from xtr_tf.refresh.update_index import update_index
-from xtr_tf.refresh.update_vectors import update_vectors
+from xtr_tf.index.folder import TokenIndex
+from xtr_tf.index.quantizer import trained_quantizer
+from xtr_tf.index.refresh import refresh_index
+from xtr_tf.index.update import TrainingState, advice, drift, update_index
+from xtr_tf.vectors.store import TokenVectors
+from xtr_tf.vectors.update import compare_documents, update_vectors
 
 MakeVectors = Callable[..., TokenVectors]
 IDS = [f"d{number}" for number in range(120)]

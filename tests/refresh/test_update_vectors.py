@@ -6,12 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xtr_tf.corpus.document import Document, DocumentRecord
-from xtr_tf.corpus.shard_arrays import ShardArrays
-from xtr_tf.corpus.token_vectors import TokenVectors
+from xtr_tf.collections.document import Document, DocumentRecord
 from xtr_tf.errors import InputError
-from xtr_tf.refresh.document_changes import DocumentChanges, compare_documents
-from xtr_tf.refresh.update_vectors import update_vectors
+from xtr_tf.vectors.shard import ShardArrays
+from xtr_tf.vectors.store import TokenVectors
+from xtr_tf.vectors.update import DocumentChanges, compare_documents, update_vectors
 
 
 def shard(documents: dict[str, str], seed: int) -> ShardArrays:

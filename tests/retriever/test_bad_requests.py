@@ -7,11 +7,13 @@ import pytest
 import tensorflow as tf
 
 from tests.support.numbers import network_rounding
-from xtr_tf.corpus.document import DocumentRecord
+from xtr_tf.collections.document import DocumentRecord
+from xtr_tf.config.retrieval import SearchDefaults
 from xtr_tf.errors import InputError
-from xtr_tf.retriever import DocumentTable, Retriever, SearchDefaults, TokenTable
+from xtr_tf.index.searchers.exact import ExactSearcher
+from xtr_tf.retriever.retriever import Retriever
 from xtr_tf.retriever.signatures import build_signatures
-from xtr_tf.search.exact_searcher import ExactSearcher
+from xtr_tf.retriever.tables import DocumentTable, TokenTable
 
 QUERY = tf.constant(["mountain"])
 

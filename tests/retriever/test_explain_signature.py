@@ -73,9 +73,10 @@ def test_pieces_of_the_query(explained, tiny_corpus):
 
 
 def test_without_a_token_table(tiny_corpus):
-    from xtr_tf.retriever import DocumentTable, Retriever
+    from xtr_tf.index.searchers.exact import ExactSearcher
+    from xtr_tf.retriever.retriever import Retriever
     from xtr_tf.retriever.signatures import build_signatures
-    from xtr_tf.search.exact_searcher import ExactSearcher
+    from xtr_tf.retriever.tables import DocumentTable
 
     searcher = ExactSearcher(tiny_corpus.vectors)
     documents = DocumentTable(tiny_corpus.documents)

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from tests.support.numbers import assert_same_ranking, rounding
 from xtr_tf.errors import InputError
-from xtr_tf.search import exact_searcher
-from xtr_tf.search.exact_searcher import ExactSearcher
+from xtr_tf.index.searchers import exact as exact_searcher
+from xtr_tf.index.searchers.exact import ExactSearcher
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from xtr_tf.search.searcher_from_index import searcher_from_index
+from xtr_tf.index.searchers.opening import searcher_from_index
 
 SEARCHERS = {
     "exact": {"kind": "exact"},
@@ -85,7 +85,7 @@ def exported(make_index, queries, tmp_path_factory):
             folders[name] = tmp_path_factory.mktemp(name)
             with pytest.MonkeyPatch.context() as patch:
                 # Small enough that some of the requests are searched in parts and others are not.
-                patch.setattr("xtr_tf.search.scann_searcher._SPLIT_FROM", 10_000)
+                patch.setattr("xtr_tf.index.searchers.scann._SPLIT_FROM", 10_000)
                 export(folders[name], searcher_from_index(make_index(**SEARCHERS[name])), queries)
         return folders[name]
 
@@ -133,8 +133,8 @@ def test_searching_without_scann_never_imports_it(make_index):
     directories = [str(make_index(kind=kind).directory) for kind in ("exact", "core")]
     script = (
         "import sys, numpy as np\n"
-        "from xtr_tf.index.token_index import TokenIndex\n"
-        "from xtr_tf.search.searcher_from_index import searcher_from_index\n"
+        "from xtr_tf.index.folder import TokenIndex\n"
+        "from xtr_tf.index.searchers.opening import searcher_from_index\n"
         f"for directory in {directories!r}:\n"
         "    searcher = searcher_from_index(TokenIndex.open(directory))\n"
         "    hits = searcher.search(np.ones((2, searcher.dim), np.float32), 5, 0)\n"

@@ -10,9 +10,9 @@ from scann.scann_ops.py import scann_ops
 from tests.support.numbers import assert_same_ranking, rounding
 from xtr_tf.errors import InputError
 from xtr_tf.index.anisotropic import decode
-from xtr_tf.search import scann_searcher
-from xtr_tf.search.scann_searcher import ScannSearcher
-from xtr_tf.search.searcher_from_index import searcher_from_index
+from xtr_tf.index.searchers import scann as scann_searcher
+from xtr_tf.index.searchers.opening import searcher_from_index
+from xtr_tf.index.searchers.scann import ScannSearcher
 
 
 def recall(found, expected) -> float:

@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from tests.support.numbers import assert_same_ranking, rounding
 from xtr_tf.errors import InputError
-from xtr_tf.search.exact_searcher import ExactSearcher
-from xtr_tf.search.searcher_from_index import searcher_from_index
-from xtr_tf.search.sharded_searcher import ShardedSearcher
+from xtr_tf.index.searchers.exact import ExactSearcher
+from xtr_tf.index.searchers.opening import searcher_from_index
+from xtr_tf.index.searchers.sharded import ShardedSearcher
 
 
 def search(searcher, queries, k_prime, leaves=0):

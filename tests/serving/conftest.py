@@ -228,7 +228,7 @@ class Calls:
     """TensorFlow Serving's methods over one channel, with the real messages."""
 
     def __init__(self, target: str, channel: grpc.Channel | None = None) -> None:
-        from serving.server import protos
+        from serving.server.wire import protos
 
         self.protos = protos
         self.channel = channel or grpc.insecure_channel(target)
@@ -256,7 +256,7 @@ class Calls:
     ) -> Any:
         import numpy as np
 
-        from serving.server.tensor_protos import to_proto
+        from serving.server.wire.tensor_protos import to_proto
 
         request = self.protos.predict_pb2.PredictRequest(output_filter=output_filter)
         request.model_spec.name = model
@@ -345,9 +345,11 @@ def retriever_base(tiny_corpus: Any, exact_export: Path, tmp_path_factory: pytes
     import numpy as np
     import tensorflow as tf
 
-    from xtr_tf.retriever import DocumentTable, Retriever, SearchDefaults, TokenTable
+    from xtr_tf.config.retrieval import SearchDefaults
+    from xtr_tf.index.searchers.exact import ExactSearcher
+    from xtr_tf.retriever.retriever import Retriever
     from xtr_tf.retriever.signatures import build_signatures
-    from xtr_tf.search.exact_searcher import ExactSearcher
+    from xtr_tf.retriever.tables import DocumentTable, TokenTable
 
     base = tmp_path_factory.mktemp("retrievers")
 

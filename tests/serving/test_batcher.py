@@ -9,10 +9,9 @@ import time
 import numpy as np
 import pytest
 
-from serving.server.batcher import Batcher
-from serving.server.batching_options import BatchingOptions, read_batching_options
-from serving.server.status import Code, RequestError
-from serving.server.worker_pool import WorkerPool
+from serving.server.requests.batching import Batcher, BatchingOptions, read_batching_options
+from serving.server.requests.worker_pool import WorkerPool
+from serving.server.wire.status import Code, RequestError
 from xtr_tf.errors import InputError
 
 

@@ -8,13 +8,12 @@ import json
 import numpy as np
 import pytest
 
-from serving.server import memory
-from serving.server.bearer_tokens import BearerTokens
-from serving.server.limits import Admission, Limits
-from serving.server.metrics import Metrics
-from serving.server.request_log import RequestLog
-from serving.server.request_observer import RequestObserver, RequestRecord, request_id_or_new
-from serving.server.status import Code, RequestError
+from serving.server.models import directory as memory
+from serving.server.requests.limits import Admission, Limits
+from serving.server.requests.metrics import Metrics
+from serving.server.requests.observer import RequestLog, RequestObserver, RequestRecord, request_id_or_new
+from serving.server.wire.credentials import BearerTokens
+from serving.server.wire.status import Code, RequestError
 from xtr_tf.errors import InputError
 
 LIMITS = Limits(max_text_bytes=10, max_rows=3, max_k_prime=100, max_top_k=5)

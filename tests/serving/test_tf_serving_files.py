@@ -13,8 +13,8 @@ import yaml
 from google.protobuf import descriptor_pb2, descriptor_pool, text_format
 
 from serving.client.messages import message_class
-from serving.server.batching_options import BatchingOptions, read_batching_options
-from serving.server.model_config import VersionPolicy, read_model_configs
+from serving.server.models.config import VersionPolicy, read_model_configs
+from serving.server.requests.batching import BatchingOptions, read_batching_options
 
 
 @pytest.fixture(scope="module")

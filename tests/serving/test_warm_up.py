@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from serving.server.status import Code, RequestError
-from serving.server.warm_up import REQUESTS_FILE, _masked_crc, read_records, warm_up
+from serving.server.models.warm_up import REQUESTS_FILE, _masked_crc, read_records, warm_up
+from serving.server.wire.status import Code, RequestError
 from xtr_tf.runtime import SavedModelSession
 
 

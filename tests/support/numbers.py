@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from xtr_tf.rankings import ranking_problems
+from xtr_tf.scoring.rankings import ranking_problems
 
 _EPSILON = float(np.finfo(np.float32).eps)
 

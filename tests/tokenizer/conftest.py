@@ -10,8 +10,8 @@ from pathlib import PurePosixPath
 import pytest
 
 from xtr_tf.config.schema import TokenizerConfig
-from xtr_tf.tokenizer import Tokenizer
-from xtr_tf.tokenizer.vocabulary import train_vocabulary
+from xtr_tf.model.tokenizer import Tokenizer
+from xtr_tf.model.vocabulary import train_vocabulary
 
 
 @pytest.fixture(scope="session")

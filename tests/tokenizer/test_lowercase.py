@@ -10,7 +10,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xtr_tf.tokenizer.lowercase import lowercase
+from xtr_tf.model.text import lowercase
 
 # Turkish dotted and dotless i, Greek sigma at ends of words and not, German sharp s, and letters
 # whose small forms take another number of bytes.
@@ -29,7 +29,7 @@ SINCE_13 = [
 ]
 SNIPPET = """
 import json, sys, tensorflow as tf
-from xtr_tf.tokenizer.lowercase import lowercase
+from xtr_tf.model.text import lowercase
 words = json.loads(sys.stdin.read())
 tensor = tf.constant([word.encode() for word in words])
 plain = tf.strings.lower(tensor, encoding="utf-8")

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xtr_tf.config.schema import TokenizerConfig
-from xtr_tf.tokenizer import Tokenizer
-from xtr_tf.tokenizer.offsets import CharacterMap
+from xtr_tf.model.text import CharacterMap
+from xtr_tf.model.tokenizer import Tokenizer
 
 SPACE = "▁"
 

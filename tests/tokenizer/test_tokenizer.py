@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from xtr_tf.config.schema import TokenizerConfig
 from xtr_tf.errors import InputError
-from xtr_tf.tokenizer import Tokenizer
+from xtr_tf.model.tokenizer import Tokenizer
 
 
 def expected_ids(processor: sentencepiece.SentencePieceProcessor, text: str, length: int) -> list[int]:

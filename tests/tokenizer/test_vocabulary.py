@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from xtr_tf.cli.app import app
 from xtr_tf.errors import InputError
-from xtr_tf.tokenizer.vocabulary import train_vocabulary
+from xtr_tf.model.vocabulary import train_vocabulary
 
 
 def parse(path) -> sentencepiece_model_pb2.ModelProto:
@@ -94,5 +94,5 @@ def test_command_trains_on_folders_and_on_pairs_without_ids(repository, tmp_path
 
 
 def test_training_needs_no_tensorflow():
-    code = "import sys, xtr_tf.tokenizer.vocabulary; sys.exit('tensorflow' in sys.modules)"
+    code = "import sys, xtr_tf.model.vocabulary; sys.exit('tensorflow' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -13,16 +13,16 @@ import pytest
 
 @pytest.fixture(scope="session")
 def base_run(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    from xtr_tf.config.run import RunConfig
     from xtr_tf.config.schema import (
         DataConfig,
         EncoderConfig,
         LossConfig,
+        RunConfig,
         SourceConfig,
         TokenizerConfig,
         TrainingConfig,
     )
-    from xtr_tf.tokenizer.vocabulary import train_vocabulary
+    from xtr_tf.model.vocabulary import train_vocabulary
 
     atlas = repository / "examples" / "atlas"
     model = tmp_path_factory.mktemp("vocabulary") / "vocabulary.model"

@@ -7,9 +7,10 @@ import pytest
 import tensorflow as tf
 
 from xtr_tf.config.schema import LossConfig
-from xtr_tf.data.batches import Batch
-from xtr_tf.losses import in_batch_cross_entropy, token_retrieval_scores
 from xtr_tf.training.batch_loss import batch_loss
+from xtr_tf.training.data.batches import Batch
+from xtr_tf.training.losses.objectives import in_batch_cross_entropy
+from xtr_tf.training.losses.scores import token_retrieval_scores
 
 EYE = np.eye(4, dtype=np.float32)
 

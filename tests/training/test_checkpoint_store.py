@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from xtr_tf.errors import InputError
-from xtr_tf.training.checkpoint_store import CheckpointStore
+from xtr_tf.training.run_folder import CheckpointStore
 
 
 def test_keeps_the_latest_and_the_best(tmp_path):

@@ -18,13 +18,13 @@ tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
 )
 
-from xtr_tf.config.run import RunConfig
+from xtr_tf.config.schema import RunConfig
 from xtr_tf.config.schema import EncoderConfig, LossConfig, TrainingConfig
-from xtr_tf.data.batches import Batch
+from xtr_tf.training.data.batches import Batch
 from xtr_tf.encoder import Encoder
-from xtr_tf.training.adafactor import Adafactor
+from xtr_tf.training.optimizers import Adafactor
 from xtr_tf.training.strategy import make_strategy
-from xtr_tf.training.training_step import TrainingStep
+from xtr_tf.training.step import TrainingStep
 
 B, H, n, m = 8, 1, 6, 10
 encoder_config = EncoderConfig(

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from xtr_tf.config.loading import to_mapping
-from xtr_tf.encoder import load_encoder
+from xtr_tf.model.folder import load_encoder
 from xtr_tf.training.train import train
 
 
@@ -59,7 +59,7 @@ def test_two_processes_train_what_one_does(tiny_run, tmp_path):
     assert "step 2/2" not in errors[1]
 
     from xtr_tf.config.loading import from_mapping
-    from xtr_tf.config.run import RunConfig
+    from xtr_tf.config.schema import RunConfig
 
     settings["training"] |= {"distribution": "single", "output": str(tmp_path / "one")}
     alone = train(from_mapping(RunConfig, settings))

@@ -8,10 +8,7 @@ import pytest
 import tensorflow as tf
 
 from xtr_tf.config.schema import TrainingConfig
-from xtr_tf.training.adafactor import Adafactor
-from xtr_tf.training.adamw import AdamW
-from xtr_tf.training.optimizer import combine_duplicates, global_norm, scale
-from xtr_tf.training.schedule import learning_rate
+from xtr_tf.training.optimizers import Adafactor, AdamW, combine_duplicates, global_norm, learning_rate, scale
 
 SHAPES = [(160, 130), (40,), (3,)]
 

@@ -17,10 +17,10 @@ import yaml
 
 from xtr_tf.config.loading import to_mapping
 from xtr_tf.config.schema import SourceConfig
-from xtr_tf.encoder import load_encoder
 from xtr_tf.errors import InputError
+from xtr_tf.model.folder import load_encoder
 from xtr_tf.training.dev_evaluation import DevEvaluation
-from xtr_tf.training.interruption import InterruptionFlag, TrainingInterruptedError
+from xtr_tf.training.progress import InterruptionFlag, TrainingInterruptedError
 from xtr_tf.training.train import train
 
 
@@ -43,7 +43,7 @@ def uninterrupted(base_run, tmp_path_factory) -> Path:
 
 
 def test_training_changes_the_weights_and_leaves_what_it_should(uninterrupted, base_run):
-    from xtr_tf.encoder import Encoder
+    from xtr_tf.model.encoder import Encoder
 
     start = Encoder(base_run.encoder, seed=0).get_canonical_weights()
     trained = weights(uninterrupted)

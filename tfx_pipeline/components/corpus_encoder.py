@@ -16,19 +16,16 @@ from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionP
 from tfx.utils import io_utils
 
 from tfx_pipeline.artifacts import TokenVectors as TokenVectorsArtifact
+from tfx_pipeline.artifacts import encoder_folder
+from tfx_pipeline.components.settings import settings_from_json
 from tfx_pipeline.config import is_remote
-from tfx_pipeline.encoder_artifact import encoder_folder
-from tfx_pipeline.json_settings import settings_from_json
-from tfx_pipeline.local_directories import local_input, local_output
-from tfx_pipeline.work_area import WorkArea, key_of
-from xtr_tf.corpus.encode_corpus import EncodingReport, encode_corpus
-from xtr_tf.corpus.encoding_config import EncodingConfig
-from xtr_tf.corpus.local_runner import run_locally
-from xtr_tf.corpus.shard_task import Runner
-from xtr_tf.corpus.token_vectors import TokenVectors
-from xtr_tf.encoder.manifest import read_manifest
-from xtr_tf.refresh.document_changes import compare_documents
-from xtr_tf.refresh.update_vectors import update_vectors
+from tfx_pipeline.storage import WorkArea, key_of, local_input, local_output
+from xtr_tf.config.retrieval import EncodingConfig
+from xtr_tf.model.folder import read_manifest
+from xtr_tf.vectors.encode import EncodingReport, encode_corpus
+from xtr_tf.vectors.runners import Runner, run_locally
+from xtr_tf.vectors.store import TokenVectors
+from xtr_tf.vectors.update import compare_documents, update_vectors
 
 KIND = "vectors"
 
@@ -155,8 +152,8 @@ def _runner(exec_properties: dict[str, Any], reuses: bool) -> Runner:
     beam_args = json.loads(exec_properties["beam_args"])
     if reuses or not any(argument.startswith("--runner=") for argument in beam_args):
         return run_locally
-    from xtr_tf.corpus.beam_runner import BeamRunner
-    from xtr_tf.corpus.staged_runner import StagedRunner
+    from xtr_tf.vectors.beam import BeamRunner
+    from xtr_tf.vectors.staged import StagedRunner
 
     runner = BeamRunner(beam_args)
     work = exec_properties["work"]

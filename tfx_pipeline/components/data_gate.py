@@ -21,12 +21,11 @@ from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionP
 from tfx.utils import io_utils
 
 from tfx_pipeline.artifacts import DataGate as DataGateArtifact
-from tfx_pipeline.data_checks.anomalies import anomaly_sentences
-from tfx_pipeline.data_checks.languages import drifted_languages, language_counts, vanished_languages
-from tfx_pipeline.data_checks.positives import check_positives, read_findings
-from tfx_pipeline.gate_settings import GateSettings
-from tfx_pipeline.json_settings import settings_from_json
-from tfx_pipeline.local_directories import local_input, local_output
+from tfx_pipeline.components.settings import settings_from_json
+from tfx_pipeline.config import GateSettings
+from tfx_pipeline.data.checks import anomaly_sentences, drifted_languages, language_counts, vanished_languages
+from tfx_pipeline.data.positives import check_positives, read_findings
+from tfx_pipeline.storage import local_input, local_output
 from xtr_tf.errors import InputError
 
 _KINDS = {"training": "training data", "corpus": "corpus"}

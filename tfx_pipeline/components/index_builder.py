@@ -13,18 +13,16 @@ from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionP
 
 from tfx_pipeline.artifacts import TokenIndex as TokenIndexArtifact
 from tfx_pipeline.artifacts import TokenVectors as TokenVectorsArtifact
-from tfx_pipeline.json_settings import settings_from_json
-from tfx_pipeline.local_directories import local_input, local_output
-from tfx_pipeline.work_area import WorkArea, key_of
+from tfx_pipeline.components.settings import settings_from_json
+from tfx_pipeline.storage import WorkArea, key_of, local_input, local_output
 from xtr_tf.config.schema import IndexConfig
-from xtr_tf.corpus.token_vectors import TokenVectors
 from xtr_tf.errors import InputError
 from xtr_tf.index.build import build_index
-from xtr_tf.index.token_index import TokenIndex
-from xtr_tf.refresh.document_changes import compare_documents
-from xtr_tf.refresh.retraining import TrainingState, advice, drift
-from xtr_tf.refresh.trained_quantizer import trained_quantizer
-from xtr_tf.refresh.update_index import check_belongs, update_index
+from xtr_tf.index.folder import TokenIndex
+from xtr_tf.index.quantizer import trained_quantizer
+from xtr_tf.index.update import TrainingState, advice, check_belongs, drift, update_index
+from xtr_tf.vectors.store import TokenVectors
+from xtr_tf.vectors.update import compare_documents
 
 KIND = "index"
 # The distances of fewer new tokens say little of the corpus, and matter little.

@@ -17,20 +17,18 @@ from tfx.types import Artifact, BaseChannel, Channel, artifact_utils, standard_a
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 from tfx.utils import path_utils
 
-from tfx_pipeline.blessings import refusals, write_model_blessing
-from tfx_pipeline.code_version import code_version
-from tfx_pipeline.development_set import development_set
-from tfx_pipeline.json_settings import settings_from_json
-from tfx_pipeline.local_directories import local_input, local_output
-from tfx_pipeline.quality_settings import QualitySettings
-from tfx_pipeline.verdict import Verdict, judge
-from xtr_tf.evaluation.datasets import Dataset
-from xtr_tf.evaluation.evaluator import Evaluator
-from xtr_tf.evaluation.index_model import IndexModel
+from tfx_pipeline.blessing import Verdict, judge, refusals, write_model_blessing
+from tfx_pipeline.components.settings import settings_from_json
+from tfx_pipeline.config import QualitySettings
+from tfx_pipeline.data.splits import development_set
+from tfx_pipeline.provenance import code_version
+from tfx_pipeline.storage import local_input, local_output
+from xtr_tf.collections.dataset import Dataset
+from xtr_tf.evaluation.evaluator import EvaluationSettings, Evaluator
+from xtr_tf.evaluation.exported_model import IndexModel
 from xtr_tf.evaluation.report.content import build_content
-from xtr_tf.evaluation.report.writing import write_report
-from xtr_tf.evaluation.settings import EvaluationSettings
-from xtr_tf.export.model_card import MODEL_CARD_FILE
+from xtr_tf.evaluation.report.html import write_report
+from xtr_tf.retriever.model_card import MODEL_CARD_FILE
 
 _USUAL_K_PRIME = 1_000
 

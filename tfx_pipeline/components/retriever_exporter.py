@@ -12,16 +12,16 @@ from tfx.types import Artifact, BaseChannel, Channel, artifact_utils, standard_a
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 from tfx.utils import path_utils
 
+from tfx_pipeline.artifacts import ENCODER_FOLDER, encoder_folder
 from tfx_pipeline.artifacts import TokenIndex as TokenIndexArtifact
 from tfx_pipeline.artifacts import TokenVectors as TokenVectorsArtifact
-from tfx_pipeline.code_version import code_version
-from tfx_pipeline.encoder_artifact import ENCODER_FOLDER, encoder_folder
-from tfx_pipeline.json_settings import settings_from_json
-from tfx_pipeline.local_directories import local_input, local_output
-from xtr_tf.export.assembly import assemble_retriever
-from xtr_tf.export.exporter import export_retriever
-from xtr_tf.export.model_card import ModelCard
-from xtr_tf.retriever import SearchDefaults
+from tfx_pipeline.components.settings import settings_from_json
+from tfx_pipeline.provenance import code_version
+from tfx_pipeline.storage import local_input, local_output
+from xtr_tf.config.retrieval import SearchDefaults
+from xtr_tf.retriever.assembly import assemble_retriever
+from xtr_tf.retriever.export import export_retriever
+from xtr_tf.retriever.model_card import ModelCard
 
 _STAGING = ".export"
 

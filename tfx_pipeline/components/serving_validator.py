@@ -15,11 +15,11 @@ from tfx.types import Artifact, BaseChannel, Channel, artifact_utils, standard_a
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 from tfx.utils import path_utils
 
-from tfx_pipeline.blessings import write_infra_blessing
-from tfx_pipeline.json_settings import settings_from_json
-from tfx_pipeline.local_directories import local_input, local_output
-from tfx_pipeline.serving_check_settings import ServingCheckSettings
-from tfx_pipeline.serving_trial import ServingTrial, try_serving
+from tfx_pipeline.blessing import write_infra_blessing
+from tfx_pipeline.components.serving_smoke_test import ServingTrial, try_serving
+from tfx_pipeline.components.settings import settings_from_json
+from tfx_pipeline.config import ServingCheckSettings
+from tfx_pipeline.storage import local_input, local_output
 
 TRIAL_FILE = "trial.json"
 

@@ -6,20 +6,19 @@ projection, `spiece.model` the vocabulary, and `tokenizer.json` the same for tra
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
 
-from xtr_tf.checkpoints.checkpoint import PROJECTION_FOLDER
 from xtr_tf.checkpoints.lazy_tensor import LazyTensor
 from xtr_tf.checkpoints.naming import HUGGING_FACE, Rule
-from xtr_tf.checkpoints.safetensors_reader import read_safetensors
-from xtr_tf.checkpoints.safetensors_writer import Progress, SafetensorsWriter, row_blocks
-from xtr_tf.checkpoints.sentencepiece_model import SentencePieceModel
-from xtr_tf.checkpoints.tokenizer_json import tokenizer_config, tokenizer_json
+from xtr_tf.checkpoints.opening import PROJECTION_FOLDER
+from xtr_tf.checkpoints.safetensors import Progress, SafetensorsWriter, read_safetensors, row_blocks
 from xtr_tf.config.schema import EncoderConfig
-from xtr_tf.encoder.manifest import TOKENIZER_FILE, WEIGHTS_FILE, read_manifest
-from xtr_tf.encoder.staging import staged_directory
+from xtr_tf.files import staged_directory
+from xtr_tf.model.folder import TOKENIZER_FILE, WEIGHTS_FILE, read_manifest
+from xtr_tf.model.vocabulary import SentencePieceModel
 
 _PROJECTION_PREFIX = f"{PROJECTION_FOLDER}/"
 
@@ -116,3 +115,67 @@ def _projection_config(config: EncoderConfig) -> dict[str, Any]:
 
 def _write_json(file: Path, content: dict[str, Any]) -> None:
     file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+_METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+
+
+def tokenizer_json(model: SentencePieceModel) -> dict[str, Any]:
+    """Describes a unigram model; what `tokenizer.json` has to hold."""
+    charsmap = model.proto.normalizer_spec.precompiled_charsmap
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            _added_token(index, model.piece(index))
+            for index in sorted((model.pad_id, model.eos_id, model.unk_id))
+        ],
+        "normalizer": _normalizer(charsmap) if charsmap else None,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, _METASPACE]},
+        "post_processor": _closing(model.eos_id, model.piece(model.eos_id)),
+        "decoder": {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, _METASPACE]},
+        "model": {
+            "type": "Unigram",
+            "unk_id": model.unk_id,
+            "vocab": [[piece.piece, piece.score] for piece in model.proto.pieces],
+            "byte_fallback": model.proto.trainer_spec.byte_fallback,
+        },
+    }
+
+
+def tokenizer_config(model: SentencePieceModel) -> dict[str, Any]:
+    """Describes the same model for `tokenizer_config.json`: read `tokenizer.json`, these are special."""
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "pad_token": model.piece(model.pad_id),
+        "eos_token": model.piece(model.eos_id),
+        "unk_token": model.piece(model.unk_id),
+        "model_input_names": ["input_ids", "attention_mask"],
+    }
+
+
+def _added_token(index: int, piece: str) -> dict[str, Any]:
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return {"id": index, "content": piece, **flags, "special": True}
+
+
+def _normalizer(charsmap: bytes) -> dict[str, str]:
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(charsmap).decode()}
+
+
+def _closing(end_id: int, end: str) -> dict[str, Any]:
+    """Appends the end-of-sequence piece to one text, or to each of a pair."""
+
+    def closed(name: str) -> list[dict[str, Any]]:
+        return [
+            {"Sequence": {"id": name, "type_id": 0}},
+            {"SpecialToken": {"id": end, "type_id": 0}},
+        ]
+
+    return {
+        "type": "TemplateProcessing",
+        "single": closed("A"),
+        "pair": closed("A") + closed("B"),
+        "special_tokens": {end: {"id": end, "ids": [end_id], "tokens": [end]}},
+    }

@@ -9,17 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from xtr_tf.checkpoints.checkpoint import Checkpoint, open_checkpoint
-from xtr_tf.checkpoints.corpus_texts import corpus_texts
-from xtr_tf.checkpoints.import_plan import ImportPlan, plan_import
-from xtr_tf.checkpoints.safetensors_writer import Progress, SafetensorsWriter, row_blocks
-from xtr_tf.checkpoints.sentencepiece_model import SentencePieceModel
-from xtr_tf.checkpoints.vocabulary_trimming import TrimmedVocabulary, trim_vocabulary
+from xtr_tf.checkpoints.opening import Checkpoint, open_checkpoint
+from xtr_tf.checkpoints.plan import ImportPlan, plan_import
+from xtr_tf.checkpoints.safetensors import Progress, SafetensorsWriter, row_blocks
 from xtr_tf.config.schema import EncoderConfig, TokenizerConfig
-from xtr_tf.encoder.manifest import TOKENIZER_FILE, WEIGHTS_FILE, write_manifest
-from xtr_tf.encoder.staging import staged_directory
-from xtr_tf.encoder.weights import weight_shapes
 from xtr_tf.errors import InputError
+from xtr_tf.files import staged_directory
+from xtr_tf.model.folder import TOKENIZER_FILE, WEIGHTS_FILE, write_manifest
+from xtr_tf.model.vocabulary import SentencePieceModel, TrimmedVocabulary, corpus_texts, trim_vocabulary
+from xtr_tf.model.weights import weight_shapes
 
 _EMBEDDING = "token_embedder/embedding"
 

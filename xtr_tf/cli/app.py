@@ -14,6 +14,11 @@ from typing import Annotated
 
 import typer
 
+from serving import cli as query
+from serving import cli as serve
+from tfx_pipeline import cli as pipeline
+from tfx_pipeline import cli as pipeline_records
+from tfx_pipeline import cli as pipeline_vertex
 from xtr_tf.cli import (
     checkpoint,
     config,
@@ -23,16 +28,11 @@ from xtr_tf.cli import (
     evaluate,
     export,
     index,
-    pipeline,
-    pipeline_records,
-    pipeline_vertex,
-    query,
     search,
-    serve,
     tokenizer,
     train,
-    verify,
 )
+from xtr_tf.cli import export as verify
 from xtr_tf.errors import InputError
 from xtr_tf.version import __version__
 

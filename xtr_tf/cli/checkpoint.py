@@ -13,7 +13,7 @@ import typer
 from xtr_tf.errors import InputError
 
 if TYPE_CHECKING:
-    from xtr_tf.checkpoints.safetensors_writer import Progress
+    from xtr_tf.checkpoints.safetensors import Progress
 
 # No line of a table is folded when it goes to a file or another program.
 _FILE_WIDTH = 1000
@@ -102,9 +102,8 @@ def inspect(source: Source, preset: Preset = None) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from xtr_tf.checkpoints.checkpoint import open_checkpoint
-    from xtr_tf.checkpoints.import_plan import plan_import
-    from xtr_tf.checkpoints.inspection import inspect_tensors
+    from xtr_tf.checkpoints.opening import open_checkpoint
+    from xtr_tf.checkpoints.plan import inspect_tensors, plan_import
 
     checkpoint = open_checkpoint(source)
     plan, refusal = None, None
@@ -146,7 +145,7 @@ def compact(
     overwrite: Overwrite = False,
 ) -> None:
     """Write an encoder directory anew with its weights as float16, half the size on disk."""
-    from xtr_tf.encoder import load_encoder, save_encoder
+    from xtr_tf.model.folder import load_encoder, save_encoder
 
     encoder, tokenizer = load_encoder(directory)
     save_encoder(out, encoder, tokenizer, storage="float16", overwrite=overwrite)

@@ -13,7 +13,7 @@ app = typer.Typer(help="Get datasets.", no_args_is_help=True)
 @app.command("list")
 def list_names() -> None:
     """List the names that `get` knows."""
-    from xtr_tf.evaluation.datasets.catalogue import files_of, names
+    from xtr_tf.collections.download import files_of, names
 
     for name in names():
         files = files_of(name)
@@ -35,8 +35,7 @@ def get(
         TransferSpeedColumn,
     )
 
-    from xtr_tf.evaluation.datasets.catalogue import files_of
-    from xtr_tf.evaluation.datasets.download import fetch
+    from xtr_tf.collections.download import fetch, files_of
 
     files = files_of(name)
     columns = (

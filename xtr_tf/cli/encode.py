@@ -10,8 +10,8 @@ import typer
 from xtr_tf.cli.runner import LOCAL, RunnerName, chosen_runner
 
 if TYPE_CHECKING:
-    from xtr_tf.corpus.encode_corpus import EncodingReport
-    from xtr_tf.corpus.shard_task import Runner
+    from xtr_tf.vectors.encode import EncodingReport
+    from xtr_tf.vectors.runners import Runner
 
 
 def encode(
@@ -48,8 +48,8 @@ def encode(
     max_tokens: Annotated[int, typer.Option(help="Keep the first so many tokens of a document; 0: all.")] = 0,
 ) -> None:
     """Encode a corpus into token vectors; run again to continue after an interruption."""
-    from xtr_tf.corpus.encode_corpus import encode_corpus
-    from xtr_tf.corpus.encoding_config import EncodingConfig
+    from xtr_tf.config.retrieval import EncodingConfig
+    from xtr_tf.vectors.encode import encode_corpus
 
     config = EncodingConfig(
         passage_length=passage_length,
@@ -62,7 +62,7 @@ def encode(
         min_norm=min_norm,
         max_tokens=max_tokens,
     )
-    from xtr_tf.cli.progress_line import ProgressLine
+    from xtr_tf.cli.progress import ProgressLine
 
     with ProgressLine() as line:
         report = encode_corpus(
@@ -82,7 +82,7 @@ def encode(
 def _staged(runner: Runner, staging: str) -> Runner:
     if not staging:
         return runner
-    from xtr_tf.corpus.staged_runner import StagedRunner
+    from xtr_tf.vectors.staged import StagedRunner
 
     return StagedRunner(runner, staging)
 

@@ -40,9 +40,9 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="Of samples and resampling.")] = 0,
 ) -> None:
     """Measure a model on datasets and write a report (HTML, Markdown, JSON), runs and values of queries."""
-    from xtr_tf.evaluation.datasets import load_datasets
+    from xtr_tf.collections.loading import load_datasets
     from xtr_tf.evaluation.evaluate import evaluate_model
-    from xtr_tf.evaluation.settings import EvaluationSettings
+    from xtr_tf.evaluation.evaluator import EvaluationSettings
 
     settings = EvaluationSettings(
         k_prime=k_prime,

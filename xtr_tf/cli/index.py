@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from xtr_tf.cli.runner import LOCAL, RunnerName, chosen_runner
 
 if TYPE_CHECKING:
-    from xtr_tf.refresh.refresh_index import RefreshReport
+    from xtr_tf.index.refresh import RefreshReport
 
 
 class _BuildUnlessNamed(TyperGroup):
@@ -67,10 +67,10 @@ def build(
     names = IndexConfig.__dataclass_fields__
     config = from_mapping(IndexConfig, {name: settings[name] for name in names})
 
-    from xtr_tf.corpus.token_vectors import TokenVectors
     from xtr_tf.index.build import build_index
-    from xtr_tf.refresh.build_in_parts import build_in_parts
+    from xtr_tf.index.parts import build_in_parts
     from xtr_tf.runtime import peak_resident_bytes
+    from xtr_tf.vectors.store import TokenVectors
 
     _refuse_existing(out)
     shards_runner = chosen_runner(runner, context.args)
@@ -104,7 +104,7 @@ def update(
     runner: RunnerName = LOCAL,
 ) -> None:
     """Make an index's next version in time proportional to what changed."""
-    from xtr_tf.refresh.refresh_index import refresh_index
+    from xtr_tf.index.refresh import refresh_index
 
     ids = delete.read_text(encoding="utf-8").splitlines() if delete else []
     report = refresh_index(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from xtr_tf.corpus.shard_task import Runner
+    from xtr_tf.vectors.runners import Runner
 
 LOCAL = "local"
 
@@ -27,8 +27,8 @@ def chosen_runner(name: str, flags: list[str]) -> Runner:
         name: What `--runner` was given.
         flags: What stood after `--`: pipeline options, for Beam alone to understand.
     """
-    from xtr_tf.corpus.local_runner import run_locally
     from xtr_tf.errors import InputError
+    from xtr_tf.vectors.runners import run_locally
 
     if name == LOCAL:
         if flags:
@@ -37,7 +37,7 @@ def chosen_runner(name: str, flags: list[str]) -> Runner:
             )
         return run_locally
     try:
-        from xtr_tf.corpus.beam_runner import BeamRunner
+        from xtr_tf.vectors.beam import BeamRunner
     except ImportError as error:
         raise InputError(
             f"Runners other than `local` need Apache Beam; install xtr-tf[pipeline]. Received: {name!r}."

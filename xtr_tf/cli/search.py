@@ -49,7 +49,7 @@ def search(
     from rich.console import Console
 
     from xtr_tf.cli import rendering
-    from xtr_tf.export.version_directory import latest_version
+    from xtr_tf.retriever.versions import latest_version
     from xtr_tf.runtime import SavedModelSession
 
     given = {

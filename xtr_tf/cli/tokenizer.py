@@ -36,7 +36,7 @@ def train(
 
     A unigram model with byte fallback, so that no text is unknown, and with T5's special ids.
     """
-    from xtr_tf.tokenizer.vocabulary import train_vocabulary
+    from xtr_tf.model.vocabulary import train_vocabulary
 
     texts = (text for corpus in corpora for text in _texts(corpus))
     lines = train_vocabulary(texts, vocabulary_size, out, lowercase)
@@ -60,10 +60,8 @@ def trim(
     bytes and special pieces stay. To cut a pretrained model's vocabulary and embeddings down to a corpus,
     see `checkpoint import --keep-pieces-of`.
     """
-    from xtr_tf.checkpoints.sentencepiece_model import SentencePieceModel
-    from xtr_tf.checkpoints.vocabulary_trimming import keep_best_pieces
     from xtr_tf.errors import InputError
-    from xtr_tf.tokenizer.vocabulary import write_vocabulary
+    from xtr_tf.model.vocabulary import SentencePieceModel, keep_best_pieces, write_vocabulary
 
     if not vocabulary.is_file():
         raise InputError(f"The vocabulary must be a SentencePiece `.model` file. Received: {vocabulary}.")
@@ -75,9 +73,9 @@ def trim(
 
 def _texts(corpus: Path) -> Iterator[str]:
     """Every text field of every record; unlike documents to be searched, these need no ids."""
-    from xtr_tf.corpus.compression import uncompressed_suffix
-    from xtr_tf.corpus.corpus_reader import CorpusReader
-    from xtr_tf.corpus.record_readers import READERS, BadRecord
+    from xtr_tf.collections.compression import uncompressed_suffix
+    from xtr_tf.collections.corpus import CorpusReader
+    from xtr_tf.collections.records import READERS, BadRecord
 
     for file in CorpusReader(corpus).files:
         for record in READERS[uncompressed_suffix(file)](file):

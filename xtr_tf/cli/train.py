@@ -18,7 +18,7 @@ def train(file: RunFile, overrides: Overrides = None) -> None:
 
     config = load_config(file, overrides or ())
 
-    from xtr_tf.training.interruption import TrainingInterruptedError
+    from xtr_tf.training.progress import TrainingInterruptedError
     from xtr_tf.training.train import train as run
 
     try:

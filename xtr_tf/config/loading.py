@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 import yaml
 
 from xtr_tf.config.presets import ENCODER_PRESETS, RUN_PRESETS
-from xtr_tf.config.run import RunConfig
-from xtr_tf.config.schema import EncoderConfig
+from xtr_tf.config.schema import EncoderConfig, RunConfig
 from xtr_tf.errors import InputError
 
 Config = TypeVar("Config")

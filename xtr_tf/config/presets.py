@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from xtr_tf.config.run import RunConfig
-from xtr_tf.config.schema import DataConfig, EncoderConfig, LossConfig, TrainingConfig
+from xtr_tf.config.schema import DataConfig, EncoderConfig, LossConfig, RunConfig, TrainingConfig
 
 _T5_VOCABULARY_SIZE = 32_128
 

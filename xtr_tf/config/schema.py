@@ -308,3 +308,22 @@ class IndexConfig:
             f"`index.dtype` of a {self.kind} index must be one of {allowed[self.kind]}.",
             self.dtype,
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """The whole configuration of a run, as one YAML file holds it.
+
+    Attributes:
+        tokenizer: How text becomes ids.
+        encoder: The shape of the encoder.
+        loss: What training minimises.
+        data: What is trained on.
+        training: How training runs.
+    """
+
+    tokenizer: TokenizerConfig = dataclasses.field(default_factory=TokenizerConfig)
+    encoder: EncoderConfig = dataclasses.field(default_factory=EncoderConfig)
+    loss: LossConfig = dataclasses.field(default_factory=LossConfig)
+    data: DataConfig = dataclasses.field(default_factory=DataConfig)
+    training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)

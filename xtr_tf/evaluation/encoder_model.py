@@ -6,16 +6,23 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from xtr_tf.corpus.document import Document
-from xtr_tf.evaluation.datasets.dataset import Dataset
-from xtr_tf.evaluation.exact_retriever import ExactRetriever
-from xtr_tf.evaluation.loaded_encoder import LoadedEncoder
-from xtr_tf.evaluation.model_result import ModelResult
+import numpy as np
+import tensorflow as tf
+
+from xtr_tf.collections.dataset import Dataset
+from xtr_tf.collections.document import Document
+from xtr_tf.config.retrieval import EncodingConfig
+from xtr_tf.evaluation.encoded import EncodedQuery, TokenIndex, check_size
+from xtr_tf.evaluation.evaluator import EvaluationSettings
+from xtr_tf.evaluation.exact import ExactRetriever
+from xtr_tf.evaluation.results import ModelResult
 from xtr_tf.evaluation.run import Run
-from xtr_tf.evaluation.settings import EvaluationSettings
 from xtr_tf.evaluation.token_analysis import TokenAnalysis, analyse_tokens
-from xtr_tf.evaluation.token_encoder import EncodedQuery
 from xtr_tf.evaluation.worked_examples import WorkedExample, work_examples
+from xtr_tf.model.encoder import Encoder
+from xtr_tf.model.folder import load_encoder
+from xtr_tf.model.tokenizer import Tokenizer
+from xtr_tf.vectors.document_encoder import DocumentEncoder
 
 
 class EncoderModel:
@@ -74,3 +81,69 @@ class EncoderModel:
         encoded = [own for query, own in zip(dataset.queries, queries, strict=True) if query.id in chosen]
         analysis = analyse_tokens(retriever, sample, encoded, settings.k_prime)
         return analysis, work_examples(retriever, sample, encoded, settings.examples)
+
+
+_DOCUMENTS_AT_ONCE = 512
+_QUERIES_AT_ONCE = 256
+
+
+class LoadedEncoder:
+    """Encodes with `Encoder` and `Tokenizer`, documents as `xtr-tf encode` does.
+
+    Long documents are split into passages, so none is cut; vectors are rounded to float16 as in an index.
+
+    Args:
+        encoder: The encoder.
+        tokenizer: Its tokenizer.
+        config: How documents are split and pruned; by the command's defaults if None.
+    """
+
+    def __init__(self, encoder: Encoder, tokenizer: Tokenizer, config: EncodingConfig | None = None) -> None:
+        self._tokenizer = tokenizer
+        self._documents = DocumentEncoder(encoder, tokenizer, config or EncodingConfig())
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        def encode(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+            ids = tokenizer.ragged(texts, tokenizer.config.query_length)
+            return ids, encoder(ids.to_tensor(tokenizer.pad_id))
+
+        self._encode = encode
+
+    @classmethod
+    def load(cls, directory: str | Path) -> LoadedEncoder:
+        """Loads the encoder of a directory."""
+        return cls(*load_encoder(directory))
+
+    def encode_queries(self, texts: Sequence[str]) -> list[EncodedQuery]:
+        """The tokens of each query, in order."""
+        order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
+        encoded: dict[int, EncodedQuery] = {}
+        for start in range(0, len(order), _QUERIES_AT_ONCE):
+            places = order[start : start + _QUERIES_AT_ONCE]
+            ids, vectors = self._encode(tf.constant([texts[place].encode() for place in places]))
+            words = ids.with_values(self._tokenizer.pieces(ids.values)).to_list()
+            for row, (place, pieces) in enumerate(zip(places, ids.to_list(), strict=True)):
+                length = len(pieces) if len(pieces) > 1 else 0
+                encoded[place] = EncodedQuery(
+                    vectors[row, :length].numpy(),
+                    np.array(pieces[:length], np.int32),
+                    tuple(word.decode() for word in words[row][:length]),
+                )
+        return [encoded[place] for place in range(len(texts))]
+
+    def encode_documents(self, documents: Sequence[Document], dataset: str) -> TokenIndex:
+        """The tokens of a corpus, in order."""
+        encoded = []
+        tokens = 0
+        for start in range(0, len(documents), _DOCUMENTS_AT_ONCE):
+            group = documents[start : start + _DOCUMENTS_AT_ONCE]
+            encoded += self._documents.encode([document.full_text for document in group])
+            tokens += sum(len(document.pieces) for document in encoded[start:])
+            check_size(tokens, dataset)
+        return TokenIndex(
+            documents,
+            np.concatenate([document.vectors for document in encoded]).astype(np.float32),
+            np.cumsum([0, *(len(document.pieces) for document in encoded)]),
+            np.concatenate([document.pieces for document in encoded]),
+            np.concatenate([document.spans for document in encoded]),
+        )

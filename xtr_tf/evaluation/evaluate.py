@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from xtr_tf.encoder.staging import staged_directory
-from xtr_tf.evaluation.datasets import Dataset
-from xtr_tf.evaluation.evaluator import Evaluator
-from xtr_tf.evaluation.models import is_report, open_model, read_report
+from xtr_tf.collections.dataset import Dataset
+from xtr_tf.errors import InputError
+from xtr_tf.evaluation.evaluator import EvaluationSettings, Evaluator, Model
 from xtr_tf.evaluation.report.content import build_content
-from xtr_tf.evaluation.report.writing import write_report
-from xtr_tf.evaluation.settings import EvaluationSettings
+from xtr_tf.evaluation.report.html import write_report
+from xtr_tf.files import staged_directory
+from xtr_tf.model.folder import MANIFEST_FILE
+from xtr_tf.retriever.versions import versions_in
 
 
 def evaluate_model(
@@ -60,4 +62,46 @@ def evaluate_model(
         described = {"name": tested.name, "kind": tested.kind}
         content = build_content(results, settings, described, compared, time.perf_counter() - started)
         write_report(staging, content)
+    return content
+
+
+REPORT_FILE = "report.json"
+
+
+def open_model(path: str | Path) -> Model:
+    """Opens an encoder's directory, or an exported version, or the newest version of a base directory.
+
+    Raises:
+        InputError: It is none of them.
+    """
+    path = Path(path)
+    if (path / MANIFEST_FILE).is_file():
+        from xtr_tf.evaluation.encoder_model import EncoderModel
+
+        return EncoderModel(path)
+    if (path / "saved_model.pb").is_file() or versions_in(path):
+        from xtr_tf.evaluation.exported_model import IndexModel
+
+        return IndexModel(path)
+    raise InputError(
+        f"A model is an encoder's directory (with {MANIFEST_FILE}), or an exported version (with "
+        f"saved_model.pb), or a directory of numbered versions. Received: {str(path)!r}."
+    )
+
+
+def is_report(path: str | Path) -> bool:
+    """Whether `path` is the folder of an earlier report."""
+    return (Path(path) / REPORT_FILE).is_file()
+
+
+def read_report(path: str | Path) -> dict[str, Any]:
+    """Reads `report.json` of an earlier report.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    try:
+        content: dict[str, Any] = json.loads((Path(path) / REPORT_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"The earlier report cannot be read. Received: {str(path)!r}.") from error
     return content

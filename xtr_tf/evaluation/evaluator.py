@@ -1,4 +1,4 @@
-"""One model, its baselines, and one dataset after the other."""
+"""What an evaluation can be told."""
 
 from __future__ import annotations
 
@@ -9,19 +9,67 @@ from typing import Protocol
 
 import numpy as np
 
-from xtr_tf.corpus.document import Document
+from xtr_tf.collections.dataset import Dataset
+from xtr_tf.collections.document import Document
+from xtr_tf.config.schema import require
 from xtr_tf.errors import InputError
-from xtr_tf.evaluation.analysers import ANALYSERS, analyser_for
-from xtr_tf.evaluation.answers import judge_by_answers
-from xtr_tf.evaluation.bm25 import BM25
-from xtr_tf.evaluation.dataset_result import DatasetResult, Values, file_name, read_values
-from xtr_tf.evaluation.datasets.dataset import Dataset
-from xtr_tf.evaluation.fusion import reciprocal_rank_fusion
-from xtr_tf.evaluation.honesty import count_honestly
-from xtr_tf.evaluation.measures import cutoff, measure, metrics_for
-from xtr_tf.evaluation.model_result import ModelResult
-from xtr_tf.evaluation.run import Run
-from xtr_tf.evaluation.settings import EvaluationSettings
+from xtr_tf.evaluation.baselines import ANALYSERS, BM25, analyser_for
+from xtr_tf.evaluation.metrics import cutoff, judge_by_answers, measure, metrics_for
+from xtr_tf.evaluation.results import (
+    DatasetResult,
+    ModelResult,
+    Values,
+    count_honestly,
+    file_name,
+    read_values,
+)
+from xtr_tf.evaluation.run import Run, reciprocal_rank_fusion
+
+# Recall at 1,000 says nothing of a corpus of which a thousand documents are a large part.
+_DEEP_FROM_DOCUMENTS = 20_000
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationSettings:
+    """Settings of `xtr-tf evaluate`.
+
+    Attributes:
+        k_prime: Tokens that each query token retrieves.
+        depth: Documents of each query that are ranked; 0 means 1,000 in a corpus of 20,000 documents
+            or more, and 100 in a smaller one.
+        max_queries: Queries of each dataset, chosen by `seed`; 0 means all.
+        bm25: Whether to run the BM25 baselines.
+        fusion: Whether to fuse the model with BM25 by reciprocal rank.
+        analysis_queries: Queries of each dataset whose tokens are analysed; 0 for no analysis.
+        exact_queries: Queries of each dataset that are also searched exactly if the model has an
+            approximate index; 0 for none.
+        examples: Worked examples of each dataset.
+        seed: Of samples and resampling.
+    """
+
+    k_prime: int = 1_000
+    depth: int = 0
+    max_queries: int = 0
+    bm25: bool = True
+    fusion: bool = False
+    analysis_queries: int = 100
+    exact_queries: int = 100
+    examples: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(self.k_prime >= 1, "`k_prime` must be at least 1.", self.k_prime)
+        require(self.depth == 0 or self.depth >= 10, "`depth` must be at least 10, or 0.", self.depth)
+        for name in ("max_queries", "analysis_queries", "exact_queries", "examples", "seed"):
+            require(getattr(self, name) >= 0, f"`{name}` must not be negative.", getattr(self, name))
+        require(self.bm25 or not self.fusion, "Fusion needs BM25; leave `bm25` on.", self.fusion)
+
+    def depth_for(self, documents: int, by_answers: bool) -> int:
+        """How deep to search a corpus of so many documents."""
+        if self.depth:
+            return self.depth
+        return 1_000 if documents >= _DEEP_FROM_DOCUMENTS and not by_answers else 100
+
 
 #: The system of a BM25 analyser.
 BM25_SYSTEMS: Mapping[str, str] = {"words": "bm25_words", "character n-grams": "bm25_ngrams"}

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from xtr_tf.corpus.files import write_aside
 from xtr_tf.errors import InputError
+from xtr_tf.files import write_aside
 
 
 class Run:
@@ -115,3 +115,25 @@ def _strictly_decreasing(scores: ArrayLike) -> np.ndarray:
         if values[place] >= values[place - 1]:
             values[place] = np.nextafter(values[place - 1], np.float32(-np.inf))
     return values
+
+
+def reciprocal_rank_fusion(name: str, runs: Sequence[Run], depth: int, k: int = 60) -> Run:
+    """Ranks documents by the sum over runs of 1 / (k + rank).
+
+    Documents with the same sum are ranked as they stand in the first run that found them.
+
+    Args:
+        name: Of the fused run.
+        runs: What to fuse.
+        depth: Documents of each query that stay.
+        k: How little the first ranks stand out.
+    """
+    rankings = {}
+    for query in dict.fromkeys(query for run in runs for query in run):
+        sums: dict[str, float] = {}
+        for run in runs:
+            for rank, document in enumerate(run.documents(query), start=1):
+                sums[document] = sums.get(document, 0.0) + 1 / (k + rank)
+        best = sorted(sums, key=lambda document: -sums[document])[:depth]
+        rankings[query] = (best, [sums[document] for document in best])
+    return Run(name, rankings)

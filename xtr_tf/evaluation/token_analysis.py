@@ -11,18 +11,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from xtr_tf.evaluation.datasets.dataset import Dataset
-from xtr_tf.evaluation.exact_retriever import (
-    ExactRetriever,
-    QueryBlock,
-    empty_ranking,
-    fill_ranking,
-    xtr_scores,
-)
-from xtr_tf.evaluation.flops import colbert_flops, gathered_bytes, xtr_flops
-from xtr_tf.evaluation.measures import measure
+from xtr_tf.collections.dataset import Dataset
+from xtr_tf.evaluation.encoded import EncodedQuery
+from xtr_tf.evaluation.exact import ExactRetriever, QueryBlock, empty_ranking, fill_ranking, xtr_scores
+from xtr_tf.evaluation.metrics import measure
 from xtr_tf.evaluation.run import Run
-from xtr_tf.evaluation.token_encoder import EncodedQuery
 
 #: Values of k' that are compared, as far as the corpus is large enough to tell them apart.
 K_PRIMES = (10, 30, 100, 300, 1_000, 3_000, 10_000, 40_000)
@@ -197,3 +190,31 @@ class _TokenAnalyser:
             "ratio": colbert / xtr if xtr else 0.0,
             "gathered_bytes": gathered_bytes(query_tokens, self._k_prime, document_tokens, dim),
         }
+
+
+def colbert_flops(query_tokens: float, k_prime: float, document_tokens: float, dim: float) -> float:
+    """Operations of f_ColBERT: n^2 k' (2 m d + m + 1), which compares every pair of tokens anew.
+
+    Args:
+        query_tokens: n.
+        k_prime: k'.
+        document_tokens: m, the mean length of a document.
+        dim: d, the width of a token vector.
+    """
+    return query_tokens**2 * k_prime * (2 * document_tokens * dim + document_tokens + 1)
+
+
+def xtr_flops(query_tokens: float, k_prime: float, retrieved_tokens: float) -> float:
+    """Operations of f_XTR': n^2 k' (r + 1), which uses the similarities that the search found.
+
+    Args:
+        query_tokens: n.
+        k_prime: k'.
+        retrieved_tokens: r, the mean number of tokens retrieved of a candidate.
+    """
+    return query_tokens**2 * k_prime * (retrieved_tokens + 1)
+
+
+def gathered_bytes(query_tokens: float, k_prime: float, document_tokens: float, dim: float) -> float:
+    """Memory that f_ColBERT reads for a query, float32 vectors of n k' documents, and f_XTR' does not."""
+    return 4 * query_tokens * k_prime * document_tokens * dim

@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from xtr_tf.evaluation.datasets.dataset import Dataset
-from xtr_tf.evaluation.exact_retriever import ExactRetriever
-from xtr_tf.evaluation.similarities import Similarities
-from xtr_tf.evaluation.token_encoder import EncodedQuery
+from xtr_tf.collections.dataset import Dataset
+from xtr_tf.evaluation.encoded import EncodedQuery
+from xtr_tf.evaluation.exact import ExactRetriever, Similarities
 
 RANKS = (1, 2, 5, 50, 100)
 _CONTEXT_CHARACTERS = 70

@@ -13,11 +13,10 @@ import ml_dtypes
 import numpy as np
 
 from xtr_tf.config.schema import IndexConfig
-from xtr_tf.corpus.files import directory_aside
 from xtr_tf.errors import InputError
-from xtr_tf.index.index_manifest import IndexManifest, file_entries
-from xtr_tf.index.token_index import TokenIndex
-from xtr_tf.index.token_quantizer import TokenQuantizer, train_quantizer
+from xtr_tf.files import directory_aside
+from xtr_tf.index.folder import IndexManifest, TokenIndex, file_entries
+from xtr_tf.index.quantizer import TokenQuantizer, train_quantizer
 from xtr_tf.index.vector_source import VectorSource
 
 _BLOCK = 65_536

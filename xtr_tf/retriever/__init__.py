@@ -9,10 +9,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from xtr_tf.retriever.document_table import DocumentTable as DocumentTable
+    from xtr_tf.config.retrieval import SearchDefaults as SearchDefaults
     from xtr_tf.retriever.retriever import Retriever as Retriever
-    from xtr_tf.retriever.search_defaults import SearchDefaults as SearchDefaults
-    from xtr_tf.retriever.token_table import TokenTable as TokenTable
+    from xtr_tf.retriever.tables import DocumentTable as DocumentTable
+    from xtr_tf.retriever.tables import TokenTable as TokenTable
 
 _MODULES = {
     "DocumentTable": "document_table",

@@ -1,28 +1,44 @@
-"""The module that is exported: strings in, ranked documents out.
-
-Joins the parts and owns none of their work: ids come from the tokenizer, vectors from the encoder,
-token hits from the searcher, scores from `xtr_tf.scoring`. What callers see is in `signatures.py`.
-"""
+"""A batch of texts, encoded."""
 
 from __future__ import annotations
 
 import functools
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from xtr_tf.encoder import Encoder
+from xtr_tf.config.retrieval import SearchDefaults
 from xtr_tf.errors import InputError
-from xtr_tf.retriever.document_table import DocumentTable
-from xtr_tf.retriever.empty_batch import at_least_one_row
-from xtr_tf.retriever.encoded_texts import EncodedTexts
-from xtr_tf.retriever.search_defaults import SearchDefaults
-from xtr_tf.retriever.search_request import SearchRequest, require
-from xtr_tf.retriever.token_table import TokenTable
-from xtr_tf.scoring import RankedDocuments, flatten_queries, rescore_documents, score_documents
-from xtr_tf.search.token_hits import TokenHits
-from xtr_tf.search.token_searcher import TokenSearcher
-from xtr_tf.tokenizer import Tokenizer
+from xtr_tf.index.searchers.base import TokenSearcher
+from xtr_tf.model.encoder import Encoder
+from xtr_tf.model.tokenizer import Tokenizer
+from xtr_tf.retriever.request import SearchRequest, require
+from xtr_tf.retriever.tables import DocumentTable, TokenTable
+from xtr_tf.scoring.documents import RankedDocuments, flatten_queries, rescore_documents, score_documents
+from xtr_tf.scoring.token_hits import TokenHits
+
+
+class EncodedTexts(NamedTuple):
+    """Token vectors of a batch.
+
+    Attributes:
+        encodings: `[batch, length, dim]` float32.
+        mask: `[batch, length]` bool, which of them are tokens.
+    """
+
+    encodings: tf.Tensor
+    mask: tf.Tensor
+
+
+def at_least_one_row(values: tf.Tensor) -> tf.Tensor:
+    """Adds a row of zeros to a tensor that has none, to be cut off what comes of it.
+
+    Some search ops refuse a search without queries, and `tf.map_fn` cannot stack nothing.
+    """
+    shape = tf.shape(values)
+    missing = tf.cast(shape[:1] == 0, tf.int32)
+    return tf.concat([values, tf.zeros(tf.concat([missing, shape[1:]], axis=0), values.dtype)], axis=0)
 
 
 class Retriever(tf.Module):

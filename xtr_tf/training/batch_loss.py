@@ -10,16 +10,10 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from xtr_tf.config.schema import LossConfig
-from xtr_tf.data.batches import Batch
-from xtr_tf.losses import (
-    distillation_divergence,
-    false_negatives,
-    in_batch_cross_entropy,
-    sum_of_max_scores,
-    token_retrieval_scores,
-)
-from xtr_tf.losses.token_retrieval import TokenRetrieval
-from xtr_tf.training.replicas import gather_over_replicas
+from xtr_tf.training.data.batches import Batch
+from xtr_tf.training.losses.objectives import distillation_divergence, false_negatives, in_batch_cross_entropy
+from xtr_tf.training.losses.scores import TokenRetrieval, sum_of_max_scores, token_retrieval_scores
+from xtr_tf.training.strategy import gather_over_replicas
 
 
 class BatchLoss(NamedTuple):

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
+from xtr_tf.collections.bad_records import BadRecords
 from xtr_tf.config.schema import DataConfig
-from xtr_tf.data.bad_records import BadRecords
-from xtr_tf.data.judged_collection import JudgedCollection
-from xtr_tf.data.open_source import open_collections
 from xtr_tf.errors import InputError
-from xtr_tf.losses.document_maxima import document_maxima
-from xtr_tf.tokenizer import Tokenizer
+from xtr_tf.model.tokenizer import Tokenizer
+from xtr_tf.training.data.judged import JudgedCollection
+from xtr_tf.training.data.sources import open_collections
+from xtr_tf.training.losses.maxsim import document_maxima
 
 _ENCODED_AT_ONCE = 32
 _QUERIES_AT_ONCE = 16

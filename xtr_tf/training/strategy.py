@@ -74,3 +74,19 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
     if "chief" in resolver.cluster_spec().jobs:
         return bool(resolver.task_type == "chief")
     return bool(resolver.task_id == 0)
+
+
+def gather_over_replicas(tensor: tf.Tensor) -> tf.Tensor:
+    """Concatenates a tensor of all replicas along its first axis, in their order; differentiable.
+
+    Called in a replica context. All replicas' tensors must have the same shape.
+    """
+    context = tf.distribute.get_replica_context()
+    replicas = context.num_replicas_in_sync
+    if replicas == 1:
+        return tensor
+    # What comes straight from the input has no device yet, and gathering asks for one; between
+    # processes it also forgets the shape.
+    gathered = context.all_gather(tf.identity(tensor), axis=0)
+    rows = tensor.shape[0]
+    return tf.ensure_shape(gathered, [None if rows is None else rows * replicas, *tensor.shape[1:]])

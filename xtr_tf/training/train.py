@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -9,23 +10,20 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from xtr_tf.config.run import RunConfig
-from xtr_tf.data.batches import batch_dataset
-from xtr_tf.data.tokenized_data import TokenizedData
-from xtr_tf.data.training_data import TrainingData
-from xtr_tf.encoder import Encoder, save_encoder
+from xtr_tf.config.schema import RunConfig
 from xtr_tf.errors import InputError
-from xtr_tf.training.adafactor import Adafactor
-from xtr_tf.training.adamw import AdamW
-from xtr_tf.training.checkpoint_store import CheckpointStore
+from xtr_tf.model.encoder import Encoder
+from xtr_tf.model.folder import TOKENIZER_FILE, load_encoder, save_encoder
+from xtr_tf.model.tokenizer import Tokenizer
+from xtr_tf.training.data.batches import batch_dataset
+from xtr_tf.training.data.sampling import TrainingData
+from xtr_tf.training.data.tokenized import TokenizedData
 from xtr_tf.training.dev_evaluation import DevEvaluation, Encode
-from xtr_tf.training.initial_encoder import initial_encoder
-from xtr_tf.training.interruption import InterruptionFlag, TrainingInterruptedError
-from xtr_tf.training.optimizer import Optimizer
-from xtr_tf.training.progress import TrainingProgress
-from xtr_tf.training.run_record import RunRecord
+from xtr_tf.training.optimizers import Adafactor, AdamW, Optimizer
+from xtr_tf.training.progress import InterruptionFlag, TrainingInterruptedError, TrainingProgress
+from xtr_tf.training.run_folder import CheckpointStore, RunRecord
+from xtr_tf.training.step import TrainingStep, batch_size_per_replica
 from xtr_tf.training.strategy import is_chief, make_strategy
-from xtr_tf.training.training_step import TrainingStep, batch_size_per_replica
 
 
 def train(config: RunConfig) -> Path:
@@ -185,3 +183,32 @@ def _stop_unless_finite(
         f"The loss of step {step} is not a number; its examples are in {path}. Lower the learning rate or "
         f"set `training.gradient_clip`, and continue from the last checkpoint. Received: {loss}."
     )
+
+
+def initial_encoder(config: RunConfig) -> tuple[Encoder, Tokenizer]:
+    """Random weights of the configured shape, or an existing encoder.
+
+    An existing encoder (imported, or trained earlier) brings its shape and vocabulary; dropout,
+    precision and rematerialisation, and the tokenizer's lengths and lower-casing, are the run's own.
+    """
+    source = config.training.initial_encoder
+    if not source:
+        tokenizer = Tokenizer(config.tokenizer)
+        if tokenizer.vocabulary_size > config.encoder.vocabulary_size:
+            raise InputError(
+                "`encoder.vocabulary_size` must be at least the number of the tokenizer's pieces, "
+                f"{tokenizer.vocabulary_size}. "
+                f"Received: {config.encoder.vocabulary_size}."
+            )
+        return Encoder(config.encoder, seed=config.training.seed), tokenizer
+
+    tokenizer = Tokenizer(dataclasses.replace(config.tokenizer, model=str(Path(source) / TOKENIZER_FILE)))
+    stored, _ = load_encoder(source, dtype=config.encoder.dtype)
+    wanted = dataclasses.replace(
+        stored.config, dropout=config.encoder.dropout, rematerialize=config.encoder.rematerialize
+    )
+    if wanted == stored.config:
+        return stored, tokenizer
+    encoder = Encoder(wanted, seed=None)
+    encoder.set_canonical_weights(stored.get_canonical_weights())
+    return encoder, tokenizer

@@ -6,16 +6,14 @@ import dataclasses
 import datetime as dt
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xtr_tf.evaluation.comparison import Difference, compare
-from xtr_tf.evaluation.dataset_result import DatasetResult
-from xtr_tf.evaluation.report.systems import describe_systems
-from xtr_tf.evaluation.settings import EvaluationSettings
-from xtr_tf.evaluation.summary import Row, summarise
-from xtr_tf.export.model_card import installed_versions
+from xtr_tf.evaluation.evaluator import EvaluationSettings
+from xtr_tf.evaluation.results import DatasetResult
+from xtr_tf.evaluation.summary import Difference, Row, compare, summarise
+from xtr_tf.retriever.model_card import installed_versions
 
 #: Increased when a reader of `report.json` has to change.
 FORMAT_VERSION = 1
@@ -109,3 +107,46 @@ def _machine() -> dict[str, Any]:
         names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
         processor = names[0].partition(":")[2].strip() if names else processor
     return {"processor": processor, "cores": os.cpu_count(), "system": platform.system()}
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+    """A system.
+
+    Attributes:
+        key: As in `Evaluator`.
+        label: A short name.
+        description: What it is, in a phrase.
+    """
+
+    key: str
+    label: str
+    description: str
+
+
+def describe_systems(
+    keys: Iterable[str], settings: EvaluationSettings, model_kind: str, baseline_name: str | None
+) -> list[System]:
+    """Labels and descriptions of the systems that were measured, in the order of tables.
+
+    Args:
+        keys: Those that were measured.
+        settings: Of the evaluation.
+        model_kind: What kind of model was tested.
+        baseline_name: Name of the model compared with, if any.
+    """
+    known = [
+        System("xtr", "XTR", f"the model under f_XTR′, k′ = {settings.k_prime:,} ({model_kind})"),
+        System("colbert", "ColBERT scoring", "the same encoder under f_ColBERT, every token compared"),
+        System("baseline", baseline_name or "baseline", "the model compared with, under f_XTR′"),
+        System(
+            "bm25",
+            "BM25 by language",
+            "by words, or by character n-grams in languages written without spaces",
+        ),
+        System("bm25_words", "BM25 words", "words, no stemming, k1 = 0.9, b = 0.4"),
+        System("bm25_ngrams", "BM25 n-grams", "character n-grams, k1 = 0.9, b = 0.4"),
+        System("fusion", "XTR + BM25", "reciprocal rank fusion of XTR and BM25"),
+    ]
+    measured = set(keys)
+    return [system for system in known if system.key in measured]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 from xtr_tf.evaluation.report import formatting as form
 from xtr_tf.evaluation.report import sections
+from xtr_tf.evaluation.report.markdown import render_markdown
 from xtr_tf.evaluation.report.plots import draw_plots
 
 Content = Mapping[str, Any]
@@ -89,3 +92,13 @@ def _difference_card(
 
 def _card(title: str, value: str, unit: str, detail: str, verdict: str = "") -> dict[str, str]:
     return {"title": title, "value": value, "unit": unit, "detail": detail, "verdict": verdict}
+
+
+def write_report(folder: Path, content: Mapping[str, Any]) -> None:
+    """Writes all three forms of a report into a folder."""
+    data = json.dumps(content, ensure_ascii=False, indent=1)
+    (folder / "report.json").write_text(f"{data}\n", encoding="utf-8")
+    # The other two are made from what was written, so that an old report can be rendered again.
+    stored = json.loads(data)
+    (folder / "report.md").write_text(render_markdown(stored), encoding="utf-8")
+    (folder / "report.html").write_text(render_html(stored), encoding="utf-8")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xtr_tf.evaluation.measures import METRICS
+from xtr_tf.evaluation.metrics import METRICS
 from xtr_tf.evaluation.report import formatting as form
 from xtr_tf.evaluation.summary import ALL_DATASETS
 

@@ -1,0 +1,286 @@
+"""`xtr-tf serve`: answer queries over gRPC and REST, as TensorFlow Serving does."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from xtr_tf.cli.extras import needs_extra
+from xtr_tf.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from serving.client import Document, Match, SearchResult
+    from serving.server.model_server import ModelServer
+    from serving.server.models.config import ModelConfig
+    from serving.server.wire.credentials import TlsFiles
+
+
+_model = partial(typer.Option, rich_help_panel="Models")
+_network = partial(typer.Option, rich_help_panel="Network")
+_batch = partial(typer.Option, rich_help_panel="Batches")
+_limit = partial(typer.Option, rich_help_panel="Limits")
+
+
+def serve(
+    model_base: Annotated[
+        Path | None,
+        _model(help="Directory with one subdirectory a version, named by its number."),
+    ] = None,
+    model_name: Annotated[str, _model(help="What requests call the model.")] = "default",
+    model_config_file: Annotated[
+        Path | None,
+        _model(help="Several models, policies and labels: ModelServerConfig as text."),
+    ] = None,
+    poll_seconds: Annotated[float, _model(help="How often to look for new versions; 0 for never.")] = 1.0,
+    workers: Annotated[int, _model(help="Model calls at the same time; 0 for one a core.")] = 0,
+    host: Annotated[str, _network(help="Address to bind; 0.0.0.0 to be reached by others.")] = "127.0.0.1",
+    port: Annotated[int, _network(help="gRPC port; 0 for a free one.")] = 8500,
+    rest_port: Annotated[int, _network(help="REST port; 0 for a free one, -1 for none.")] = 8501,
+    playground: Annotated[bool, _network("--playground", help="Serve a page to try queries on.")] = False,
+    tls_cert: Annotated[Path | None, _network(help="Certificate with its chain, PEM.")] = None,
+    tls_key: Annotated[Path | None, _network(help="Its key, PEM.")] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        _network(help="Ask clients for a certificate of these authorities."),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        _network(help="Ask clients for one of these bearer tokens."),
+    ] = None,
+    batching_parameters_file: Annotated[
+        Path | None,
+        _batch(help="BatchingParameters as text; replaces the next three."),
+    ] = None,
+    max_batch_size: Annotated[int, _batch(help="Queries of one model call; 1 for no batching.")] = 32,
+    batch_timeout_micros: Annotated[int, _batch(help="How long a query waits for company.")] = 0,
+    max_enqueued_batches: Annotated[
+        int, _batch(help="Batches that may wait before queries are refused.")
+    ] = 8,
+    max_concurrent: Annotated[int, _limit(help="Requests under way at once.")] = 256,
+    max_message_mb: Annotated[int, _limit(help="Size of a request.")] = 8,
+    max_queries: Annotated[int, _limit(help="Queries of one request.")] = 256,
+    max_query_bytes: Annotated[int, _limit(help="Length of a query.")] = 8192,
+    max_k_prime: Annotated[int, _limit(help="k' times the queries of one request.")] = 200_000,
+    rest_timeout_ms: Annotated[int, _limit(help="Deadline of REST requests.")] = 30_000,
+    drain_seconds: Annotated[float, _limit(help="Time for requests under way after SIGTERM.")] = 30.0,
+    onednn: Annotated[
+        bool,
+        typer.Option(
+            "--onednn", help="Faster large batches and bfloat16 encoders, for memory that grows with traffic."
+        ),
+    ] = False,
+    log_sampling: Annotated[float, typer.Option(help="Share of requests to log.")] = 0.01,
+    prefer_tensor_content: Annotated[
+        bool, typer.Option("--prefer-tensor-content", help="Answer with numbers as raw bytes.")
+    ] = False,
+) -> None:
+    """Serve models over gRPC and REST with TensorFlow Serving's API, and pick up new versions."""
+    import asyncio
+    import os
+
+    # Read when the C library is loaded, which happens after this.
+    os.environ["TF_ENABLE_ONEDNN_OPTS"] = str(int(onednn))
+    with needs_extra("Serving", "serving"):
+        from serving.server.model_server import ModelServer
+        from serving.server.native_log import structured_standard_error
+        from serving.server.requests.batching import BatchingOptions, read_batching_options
+        from serving.server.requests.limits import Limits
+        from serving.server.server_options import ServerOptions
+
+    if batching_parameters_file is not None:
+        batching = read_batching_options(batching_parameters_file)
+    else:
+        batching = BatchingOptions(max_batch_size, batch_timeout_micros, max_enqueued_batches)
+    options = ServerOptions(
+        models=_models(model_base, model_name, model_config_file),
+        model_config_file=model_config_file,
+        host=host,
+        port=port,
+        rest_port=None if rest_port < 0 else rest_port,
+        poll_seconds=poll_seconds,
+        workers=workers,
+        batching=batching,
+        limits=Limits(
+            max_message_bytes=max_message_mb << 20,
+            max_text_bytes=max_query_bytes,
+            max_rows=max_queries,
+            max_k_prime=max_k_prime,
+            max_concurrent=max_concurrent,
+        ),
+        rest_timeout_seconds=rest_timeout_ms / 1000,
+        drain_seconds=drain_seconds,
+        log_sampling=log_sampling,
+        tls=_tls(tls_cert, tls_key, tls_client_ca),
+        token_file=token_file,
+        prefer_tensor_content=prefer_tensor_content,
+        playground=playground,
+    )
+    with structured_standard_error() as log:
+        asyncio.run(ModelServer(options, log).run(_announce))
+
+
+def _models(base: Path | None, name: str, file: Path | None) -> tuple[ModelConfig, ...]:
+    from serving.server.models.config import ModelConfig, read_model_configs
+
+    if (base is None) == (file is None):
+        received = "neither" if base is None else "both"
+        raise InputError(
+            f"Say what to serve, with either --model-base or --model-config-file. Received: {received}."
+        )
+    if file is not None:
+        return tuple(read_model_configs(file))
+    assert base is not None
+    if not base.is_dir():
+        raise InputError(f"--model-base must be a directory that exists. Received: {base}.")
+    return (ModelConfig(name, base.resolve()),)
+
+
+def _tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> TlsFiles | None:
+    from serving.server.wire.credentials import TlsFiles
+
+    if certificate is not None and key is not None:
+        return TlsFiles(certificate, key, client_ca)
+    if certificate is not None or key is not None or client_ca is not None:
+        raise InputError("TLS needs both --tls-cert and --tls-key. Received: only some of them.")
+    return None
+
+
+def _announce(server: ModelServer) -> None:
+    host = server.options.host
+    scheme = "https" if server.options.tls else "http"
+    rest = f", REST {scheme}://{host}:{server.rest_port}" if server.rest_port is not None else ""
+    page = " (playground at /)" if server.options.playground else ""
+    typer.echo(f"serving {server.describe_models()}: gRPC {host}:{server.port}{rest}{page}")
+
+
+def query(
+    text: Annotated[list[str], typer.Argument(help="What to search for; each argument is a query.")],
+    server: Annotated[str, typer.Option(help="host:port of the server's gRPC.")] = "127.0.0.1:8500",
+    model: Annotated[str, typer.Option(help="The model's name.")] = "default",
+    version: Annotated[int | None, typer.Option(help="A version, instead of the latest.")] = None,
+    label: Annotated[str | None, typer.Option(help="A version by its label.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Documents to show.")] = None,
+    k_prime: Annotated[int | None, typer.Option(help="Tokens that each query token retrieves.")] = None,
+    language: Annotated[list[str] | None, typer.Option(help="Only documents in this language.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show which token found which.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a query.")] = False,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait.")] = 10.0,
+    tls: Annotated[bool, typer.Option("--tls", help="Encrypt, trusting the system's authorities.")] = False,
+    tls_ca: Annotated[Path | None, typer.Option(help="Encrypt, trusting these authorities (PEM).")] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="The client's certificate (PEM).")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File with a bearer token.")] = None,
+) -> None:
+    """Ask a running server, ours or TensorFlow Serving, and show the documents found."""
+    with needs_extra("Querying", "serving"):
+        from serving.client import Client, ClientError, SearchOptions
+
+    if version is not None and label is not None:
+        raise InputError("Choose a version or a label, not both. Received: both.")
+    client = Client(
+        server,
+        model,
+        version=version,
+        label=label,
+        timeout=timeout,
+        credentials=_credentials(tls, tls_ca, tls_key, tls_cert),
+        token=_read_token(token_file) if token_file else None,
+    )
+    options = SearchOptions(k_prime=k_prime, top_k=top_k, languages=language)
+    with client:
+        try:
+            results = client.search_batch(text, options, "explain" if explain else "search")
+        except ClientError as error:
+            raise InputError(
+                f"{error.message.rstrip('.')}. Received: {error.code.name} from {server}."
+            ) from None
+    if as_json:
+        _print_json(results)
+    else:
+        _print_results(results)
+
+
+def _credentials(tls: bool, ca: Path | None, key: Path | None, certificate: Path | None) -> object:
+    from serving.client import tls_credentials
+
+    if not (tls or ca or key or certificate):
+        return None
+    return tls_credentials(*(file.read_bytes() if file else None for file in (ca, key, certificate)))
+
+
+def _read_token(file: Path) -> str:
+    words = file.read_text().split()
+    if not words:
+        raise InputError(f"The file of the bearer token is empty. Received: {str(file)!r}.")
+    return words[0]
+
+
+def _print_json(results: list[SearchResult]) -> None:
+    import dataclasses
+
+    for result in results:
+        typer.echo(json.dumps(dataclasses.asdict(result), ensure_ascii=False))
+
+
+def _print_results(results: list[SearchResult]) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    for number, result in enumerate(results):
+        if number:
+            console.print()
+        if len(results) > 1:
+            console.print(result.query, style="bold", markup=False)
+        if not result.documents:
+            console.print("nothing found", style="dim")
+        for rank, document in enumerate(result.documents, start=1):
+            _print_document(console, rank, document)
+
+
+def _print_document(console: Console, rank: int, document: Document) -> None:
+    from rich.text import Text
+
+    line = Text(f"{rank:>2} ")
+    line.append(f"{document.score:.4f} ", style="cyan")
+    line.append(document.title or document.id, style="bold")
+    if document.title:
+        line.append(f"  {document.id}", style="dim")
+    if document.language:
+        line.append(f" {document.language}", style="green")
+    console.print(line)
+    if document.matches:
+        console.print(_alignment(document.matches), soft_wrap=False)
+
+
+def _alignment(matches: tuple[Match, ...]) -> object:
+    """A row a query token: what it found there, or in grey what was imputed instead."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(width=4)
+    table.add_column(justify="right")
+    table.add_column()
+    table.add_column(justify="right")
+    for match in matches:
+        found = _word(match.document_piece) if match.retrieved else "imputed"
+        words = (Text(_word(match.query_piece)), Text(found))
+        table.add_row("", *words, f"{match.score:.3f}", style=_style(match))
+    return table
+
+
+def _style(match: Match) -> str:
+    if not match.retrieved:
+        return "bright_black"
+    return "bold green" if match.score >= 0.8 else "green" if match.score >= 0.5 else "yellow"
+
+
+def _word(piece: str) -> str:
+    """A SentencePiece with its mark of a new word as a space, and the end of the text named."""
+    return "(end)" if piece == "</s>" else piece.replace("▁", " ").strip() or "(space)"

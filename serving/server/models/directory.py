@@ -1,0 +1,88 @@
+"""What lies on disk under a model's base path: versions, their state and their size.
+
+A version may be looked at while it is still being copied, so nothing here trusts a directory to
+be complete or to stay.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from serving.server.wire.status import Code, RequestError
+
+#: Name, size and modification time of every file; equal means unchanged.
+Fingerprint = tuple[tuple[str, int, int], ...]
+
+
+def find_versions(base_path: Path) -> dict[int, Path]:
+    """Returns the subdirectories that are named by a number, `{version: path}`."""
+    found: dict[int, Path] = {}
+    try:
+        entries = list(os.scandir(base_path))
+    except OSError:
+        return found
+    for entry in entries:
+        if entry.name.isascii() and entry.name.isdigit() and entry.is_dir():
+            found[int(entry.name)] = Path(entry.path)
+    return found
+
+
+def fingerprint(directory: Path) -> Fingerprint:
+    """Returns what a change of any file below `directory` would change."""
+    files: list[tuple[str, int, int]] = []
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            path = Path(folder, name)
+            try:
+                status = path.stat()
+            except OSError:
+                continue
+            files.append((str(path.relative_to(directory)), status.st_size, status.st_mtime_ns))
+    return tuple(sorted(files))
+
+
+def size_in_bytes(directory: Path) -> int:
+    """Returns the size of all files below `directory`."""
+    return sum(size for _, size, _ in fingerprint(directory))
+
+
+# Loading holds the variables and what is built from them (an index's tables) beside them for a
+# moment; TensorFlow Serving's own estimate is 1.2 times the files.
+_LOADED_TO_FILES = 1.5
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def check_room_for(files_in_bytes: int) -> None:
+    """Raises RESOURCE_EXHAUSTED if a version with files of that size would not fit beside what runs now."""
+    needed = int(files_in_bytes * _LOADED_TO_FILES)
+    available = available_bytes()
+    if needed > available:
+        raise RequestError(
+            Code.RESOURCE_EXHAUSTED,
+            f"The version needs about {needed >> 20} MiB and {available >> 20} MiB are free.",
+        )
+
+
+def available_bytes() -> int:
+    """Returns the memory that can still be used: the machine's, or less if the container has a limit."""
+    return min(_machine_available(), _container_available())
+
+
+def _machine_available() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) << 10
+    return 1 << 62
+
+
+def _container_available() -> int:
+    try:
+        limit = int((_CGROUP / "memory.max").read_text())
+        used = int((_CGROUP / "memory.current").read_text())
+        fields = dict(line.split() for line in (_CGROUP / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):  # no container, or one without a limit ("max")
+        return 1 << 62
+    # Pages of files that were read count as used, and are given up as soon as memory is wanted.
+    cached = sum(int(fields.get(name, 0)) for name in ("inactive_file", "active_file"))
+    return max(0, limit - used + cached)

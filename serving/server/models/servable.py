@@ -1,0 +1,103 @@
+"""One loaded version of a model: runs its signatures, counts who uses it, and leaves when nobody does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+
+import numpy as np
+
+from serving.server.requests.batching import Batcher, BatchingOptions
+from serving.server.requests.call import DEFAULT_SIGNATURE, ModelCall
+from serving.server.requests.worker_pool import WorkerPool
+from serving.server.wire.status import Code, RequestError
+from xtr_tf.errors import InputError
+from xtr_tf.runtime import SavedModelSession, Signature, StatusError
+
+
+class Servable:
+    """A version that takes requests. Used from the event loop; the model runs on the pool's threads.
+
+    Args:
+        name: The model's name.
+        version: Its version.
+        session: The loaded model.
+        pool: Threads to run on.
+        batching: Bounds of the batches of `serving_default`.
+        observe_batch: Called with the rows of every batch.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        version: int,
+        session: SavedModelSession,
+        pool: WorkerPool,
+        batching: BatchingOptions,
+        observe_batch: Callable[[int], None] = lambda rows: None,
+    ) -> None:
+        self.name = name
+        self.version = version
+        self.session = session
+        self._pool = pool
+        self._leases = 0
+        self._unused = asyncio.Event()
+        self._unused.set()
+        self._batcher: Batcher | None = None
+        default = session.signatures.get(DEFAULT_SIGNATURE)
+        if default is not None and batching.max_batch_size > 1 and _is_batchable(default):
+            self._batcher = Batcher(pool, partial(self._run, DEFAULT_SIGNATURE), batching, observe_batch)
+
+    @property
+    def depth(self) -> int:
+        """Rows that wait for a batch."""
+        return self._batcher.depth if self._batcher is not None else 0
+
+    @contextmanager
+    def lease(self) -> Iterator[Servable]:
+        """Keeps the version loaded while a request uses it."""
+        self._leases += 1
+        self._unused.clear()
+        try:
+            yield self
+        finally:
+            self._leases -= 1
+            if not self._leases:
+                self._unused.set()
+
+    async def run(self, call: ModelCall) -> dict[str, np.ndarray]:
+        """Runs a checked call and returns the outputs it asks for.
+
+        Raises:
+            RequestError: The model refused or failed, or too much is waiting.
+        """
+        if self._batcher is not None and call.signature.name == DEFAULT_SIGNATURE and _has_rows(call.inputs):
+            outputs = await self._batcher.run(call.inputs)
+        else:
+            outputs = await self._pool.run(partial(self._run, call.signature.name, call.inputs))
+        return {name: outputs[name] for name in call.outputs}
+
+    async def drain(self) -> None:
+        """Waits until no request uses the version any more."""
+        await self._unused.wait()
+
+    def _run(self, signature: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        try:
+            return self.session.run(signature, inputs)
+        except StatusError as error:
+            raise RequestError(Code(error.code), error.message) from None
+        except InputError as error:
+            raise RequestError(Code.INVALID_ARGUMENT, str(error)) from None
+
+
+def _is_batchable(signature: Signature) -> bool:
+    """Whether every input and output has a first dimension of any size: its rows."""
+    specs = (*signature.inputs.values(), *signature.outputs.values())
+    return all(spec.shape is not None and len(spec.shape) > 0 and spec.shape[0] is None for spec in specs)
+
+
+def _has_rows(inputs: Mapping[str, np.ndarray]) -> bool:
+    rows = {len(array) for array in inputs.values()}
+    return len(rows) == 1 and rows != {0}

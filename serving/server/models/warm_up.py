@@ -1,0 +1,115 @@
+"""Replays the requests that a model carries with it, before it takes traffic.
+
+`assets.extra/tf_serving_warmup_requests` is a TFRecord file of `PredictionLog` messages, the one
+that TensorFlow Serving reads. A model without it is taken as it is; one that fails on it is refused.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from serving.server.requests.call import decode_request
+from serving.server.wire.protos import prediction_log_pb2
+from serving.server.wire.status import Code, RequestError, invalid_argument
+from xtr_tf.runtime import SavedModelSession
+
+REQUESTS_FILE = Path("assets.extra") / "tf_serving_warmup_requests"
+MAX_REQUESTS = 1000
+_MAX_ELEMENTS = 1 << 24
+
+
+def warm_up(session: SavedModelSession) -> int:
+    """Runs every warm-up request of a loaded model and returns how many there were.
+
+    The first call of a signature is seconds of TensorFlow's work on one core, so signatures are
+    warmed at the same time, each with its own requests in their order.
+
+    Raises:
+        RequestError: The file is damaged or too long, or a request in it fails.
+    """
+    file = session.directory / REQUESTS_FILE
+    if not file.is_file():
+        return 0
+    requests = [_parse(record, file) for record in islice(read_records(file), MAX_REQUESTS + 1)]
+    if len(requests) > MAX_REQUESTS:
+        raise invalid_argument(f"Number of warmup records exceeds the maximum ({MAX_REQUESTS}) at {file}")
+    by_signature: dict[str, list[Any]] = {}
+    for request in requests:
+        by_signature.setdefault(request.model_spec.signature_name, []).append(request)
+    with ThreadPoolExecutor(thread_name_prefix="warm-up") as threads:
+        for _ in threads.map(partial(_replay, session), by_signature.values()):
+            pass  # raises what a thread raised
+    return len(requests)
+
+
+def _parse(record: bytes, file: Path) -> Any:
+    try:
+        log = prediction_log_pb2.PredictionLog.FromString(record)
+    except DecodeError:
+        raise invalid_argument(f"Failed to parse warmup record from {file}") from None
+    kind = log.WhichOneof("log_type")
+    if kind != "predict_log":
+        raise RequestError(Code.UNIMPLEMENTED, f"Unsupported log_type for warmup: {kind}")
+    return log.predict_log.request
+
+
+def _replay(session: SavedModelSession, requests: Sequence[Any]) -> None:
+    for request in requests:
+        call = decode_request(request, session, _MAX_ELEMENTS)
+        session.run(call.signature.name, call.inputs)
+
+
+def read_records(file: Path) -> Iterator[bytes]:
+    """Reads the records of a TFRecord file.
+
+    Raises:
+        RequestError: DATA_LOSS if a checksum is wrong or the file ends in the middle of a record.
+    """
+    with file.open("rb") as stream:
+        while header := stream.read(12):
+            length_bytes, checksum = header[:8], header[8:]
+            if len(checksum) < 4 or _masked_crc(length_bytes) != checksum:
+                raise _damaged(file)
+            (length,) = struct.unpack("<Q", length_bytes)
+            data = stream.read(length)
+            if len(data) < length or _masked_crc(data) != stream.read(4):
+                raise _damaged(file)
+            yield data
+
+
+def _damaged(file: Path) -> RequestError:
+    return RequestError(
+        Code.DATA_LOSS,
+        f"corrupted record in {file}. Please verify your warmup data is in TFRecord format.",
+    )
+
+
+def _crc_table() -> list[int]:
+    """The table of CRC-32C, polynomial 0x1EDC6F41 reflected."""
+    table = []
+    for value in range(256):
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+        table.append(value)
+    return table
+
+
+_TABLE = _crc_table()
+
+
+def _masked_crc(data: bytes) -> bytes:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]
+    crc ^= 0xFFFFFFFF
+    # TFRecord rotates and offsets a checksum, so that one of data with checksums in it stays good.
+    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    return struct.pack("<I", masked)

@@ -1,0 +1,107 @@
+"""From a `PredictRequest` to checked arrays, with TensorFlow Serving's messages where it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from serving.server.wire.status import Code, RequestError, invalid_argument
+from serving.server.wire.tensor_protos import TensorParsingError, dtype_name, to_array
+from xtr_tf.errors import InputError
+from xtr_tf.runtime import SavedModelSession, Signature
+
+DEFAULT_SIGNATURE = "serving_default"
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelCall:
+    """A checked request: what to run, with which inputs, and which outputs to return."""
+
+    signature: Signature
+    inputs: dict[str, np.ndarray]
+    outputs: tuple[str, ...]
+
+
+def decode_request(request: Any, session: SavedModelSession, max_elements: int) -> ModelCall:
+    """Reads a `PredictRequest` for a loaded model.
+
+    Raises:
+        RequestError: The model has no such signature or output, or cannot take these inputs.
+    """
+    name = request.model_spec.signature_name or DEFAULT_SIGNATURE
+    signature = session.signatures.get(name)
+    if signature is None:
+        raise RequestError(Code.FAILED_PRECONDITION, f'Serving signature key "{name}" not found.')
+    _check_names(signature, request.inputs)
+    arrays: dict[str, np.ndarray] = {}
+    for alias, tensor in request.inputs.items():
+        try:
+            arrays[alias] = to_array(tensor, max_elements)
+        except TensorParsingError:
+            raise invalid_argument(f"tensor parsing error: {alias}") from None
+    return ModelCall(
+        signature, check_arrays(signature, arrays), _chosen_outputs(signature, request.output_filter)
+    )
+
+
+def check_arrays(signature: Signature, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Checks types and shapes of a signature's inputs."""
+    for position, (alias, spec) in enumerate(signature.inputs.items()):
+        if alias in arrays and arrays[alias].dtype != spec.dtype:
+            raise invalid_argument(
+                f"Expects arg[{position}] to be {dtype_name(spec.dtype)}"
+                f" but {dtype_name(arrays[alias].dtype)} is provided"
+            )
+    try:
+        return signature.check(arrays)
+    except InputError as error:
+        raise invalid_argument(str(error)) from None
+
+
+def _check_names(signature: Signature, inputs: Mapping[str, Any]) -> None:
+    if inputs.keys() == signature.inputs.keys():
+        return
+    sent, wanted, optional = sorted(inputs), sorted(signature.inputs), sorted(signature.optional)
+    extra = sorted(set(sent) - set(wanted))
+    missing = sorted(set(wanted) - set(sent))
+    required = sorted(set(missing) - set(optional))
+    if len(sent) > len(wanted) or (len(sent) < len(wanted) and not optional):
+        raise invalid_argument(
+            f"input size does not match signature: {len(sent)}!={len(wanted)}"
+            f" len({_set(sent)}) != len({_set(wanted)})."
+            f" Sent extra: {_set(extra)}. Missing but required: {_set(missing)}."
+        )
+    if required:
+        raise invalid_argument(
+            f"Signature input alias: {required[0]}(feed name: {signature.inputs[required[0]].tensor})"
+            " not found in request and no default value provided. Inputs expected to be in the request"
+            f" {_set(sent)}, or default input alias set: {','.join(optional)}"
+        )
+    if extra:
+        used = ",".join(sorted(set(sent) & set(wanted)))
+        raise invalid_argument(
+            f"Inputs contains invalid name. Used request inputs: {used}, request input: {','.join(sent)}"
+        )
+
+
+def _chosen_outputs(signature: Signature, chosen: Any) -> tuple[str, ...]:
+    if not chosen:
+        return tuple(signature.outputs)
+    seen: set[str] = set()
+    for alias in chosen:
+        if alias not in signature.outputs:
+            raise invalid_argument(
+                f"output tensor alias not found in signature: {alias}"
+                f" Outputs expected to be in the set {_set(sorted(signature.outputs))}."
+            )
+        if alias in seen:
+            raise invalid_argument(f"duplicate output tensor alias: {alias}")
+        seen.add(alias)
+    return tuple(chosen)
+
+
+def _set(names: list[str]) -> str:
+    return "{" + ",".join(names) + "}"

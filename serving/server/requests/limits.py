@@ -1,0 +1,112 @@
+"""What one request may ask for, and how many may be under way; more is refused at once.
+
+The limits know the public names of a retriever's inputs (`k_prime`, `top_k`, `languages`,
+`encodings`). Another model is bound by those on text and rows alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+
+from serving.server.wire.status import Code, RequestError, invalid_argument
+from xtr_tf.errors import InputError
+
+# Texts of one input, such as documents to score, for each row that a request may have.
+_TEXTS_OF_A_ROW = 4
+# A query that comes encoded counts as one for each so many of its vectors.
+_VECTORS_OF_A_QUERY = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Bounds on a request.
+
+    Attributes:
+        max_message_bytes: A gRPC message or an HTTP body.
+        max_text_bytes: One string, such as a query.
+        max_rows: First dimension of an input: queries in one request.
+        max_k_prime: Tokens to retrieve for one query token, times the queries of the request:
+            the memory that scoring needs grows with this product.
+        max_top_k: Documents to return for a query.
+        max_concurrent: Requests under way at once, waiting ones included.
+    """
+
+    max_message_bytes: int = 8 << 20
+    max_text_bytes: int = 8192
+    max_rows: int = 256
+    max_k_prime: int = 200_000
+    max_top_k: int = 10_000
+    max_concurrent: int = 256
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value < 1:
+                raise InputError(f"The limit `{field.name}` must be at least 1. Received: {value}.")
+
+    def check(self, inputs: Mapping[str, np.ndarray]) -> int:
+        """Checks a request's inputs and returns its number of rows (1 if every input is a scalar)."""
+        # Languages are a filter for all queries, however many there are.
+        sizes = (len(array) for name, array in inputs.items() if array.ndim and name != "languages")
+        rows = max(sizes, default=1)
+        _at_most("A request may have {} rows", self.max_rows, rows)
+        for array in inputs.values():
+            if array.dtype.kind == "O" and array.size:
+                _at_most("An input may have {} texts", _TEXTS_OF_A_ROW * self.max_rows, array.size)
+                longest = max(map(len, array.flat))
+                _at_most("A text may have {} bytes", self.max_text_bytes, longest)
+        k_prime = _scalar(inputs, "k_prime")
+        _at_most("`k_prime` times the queries may be {}", self.max_k_prime, k_prime * max(rows, 1))
+        if (encodings := inputs.get("encodings")) is not None:
+            self._check_vectors(math.prod(encodings.shape[:-1]), k_prime)
+        _at_most("`top_k` may be {}", self.max_top_k, _scalar(inputs, "top_k"))
+        return rows
+
+    def _check_vectors(self, vectors: int, k_prime: int) -> None:
+        _at_most("A request may have {} query vectors", _VECTORS_OF_A_QUERY * self.max_rows, vectors)
+        most = _VECTORS_OF_A_QUERY * self.max_k_prime
+        _at_most("`k_prime` times the query vectors may be {}", most, k_prime * vectors)
+
+
+class Admission:
+    """Counts the requests under way and refuses one too many.
+
+    Used from the event loop alone, so it needs no lock.
+    """
+
+    def __init__(self, max_concurrent: int) -> None:
+        self._max = max_concurrent
+        self.under_way = 0
+
+    @contextmanager
+    def admit(self) -> Iterator[None]:
+        """Holds one place for a request.
+
+        Raises:
+            RequestError: RESOURCE_EXHAUSTED, at once, when every place is taken.
+        """
+        if self.under_way >= self._max:
+            raise RequestError(
+                Code.RESOURCE_EXHAUSTED,
+                f"The server is busy with {self.under_way} requests; try again later.",
+            )
+        self.under_way += 1
+        try:
+            yield
+        finally:
+            self.under_way -= 1
+
+
+def _scalar(inputs: Mapping[str, np.ndarray], name: str) -> int:
+    array = inputs.get(name)
+    return int(array) if array is not None and array.size == 1 and array.dtype.kind in "iu" else 0
+
+
+def _at_most(sentence: str, limit: int, received: int) -> None:
+    if received > limit:
+        raise invalid_argument(f"{sentence.format(f'at most {limit}')} on this server. Received: {received}.")

@@ -1,0 +1,116 @@
+"""What the server counts, in Prometheus' format."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from serving.server.wire.status import Code
+
+PATH = "/monitoring/prometheus/metrics"
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+_SECONDS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 2.5, 5.0, 10.0, 30.0)
+_LOAD_SECONDS = (0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+_STATES = ("START", "LOADING", "AVAILABLE", "UNLOADING", "END")
+
+
+class Metrics:
+    """The server's metrics, in a registry of their own.
+
+    A model's name becomes a label only if the model is configured; requests can name anything.
+    """
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._requests = Counter(
+            "xtr_serving_requests",
+            "Requests answered, by outcome.",
+            ("api", "method", "model", "code"),
+            registry=self.registry,
+        )
+        self._latency = Histogram(
+            "xtr_serving_request_seconds",
+            "Time from a request's arrival to its answer.",
+            ("api", "method", "model"),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._batches = Histogram(
+            "xtr_serving_batch_rows",
+            "Rows of each batch.",
+            ("model",),
+            buckets=_ROWS,
+            registry=self.registry,
+        )
+        self._loads = Histogram(
+            "xtr_serving_model_load_seconds",
+            "Time to load a version and warm it up.",
+            ("model", "outcome"),
+            buckets=_LOAD_SECONDS,
+            registry=self.registry,
+        )
+        self._versions = Gauge(
+            "xtr_serving_model_version_state",
+            "1 for the state that a version is in.",
+            ("model", "version", "state"),
+            registry=self.registry,
+        )
+        self._newest = Gauge(
+            "xtr_serving_model_newest_version",
+            "Highest version that answers, NaN if none does.",
+            ("model",),
+            registry=self.registry,
+        )
+
+    def watch(self, name: str, description: str, value: Callable[[], float]) -> None:
+        """Adds a gauge that is read when the metrics are."""
+        Gauge(f"xtr_serving_{name}", description, registry=self.registry).set_function(value)
+
+    def observe_request(self, api: str, method: str, model: str, code: Code, seconds: float) -> None:
+        """Counts an answered request."""
+        count, latency = self._of_requests(api, method, model, code)
+        count.inc()
+        latency.observe(seconds)
+
+    # Finding a metric by its labels takes longer than counting with it.
+    @functools.lru_cache(maxsize=1024)  # noqa: B019
+    def _of_requests(self, api: str, method: str, model: str, code: Code) -> tuple[Counter, Histogram]:
+        return (
+            self._requests.labels(api, method, model, code.name),
+            self._latency.labels(api, method, model),
+        )
+
+    def batch_observer(self, model: str) -> Callable[[int], None]:
+        """Returns what counts a model's batches."""
+        observe: Callable[[int], None] = self._batches.labels(model).observe
+        return observe
+
+    def observe_load(self, model: str, succeeded: bool, seconds: float) -> None:
+        """Counts an attempt to load a version."""
+        self._loads.labels(model, "loaded" if succeeded else "refused").observe(seconds)
+
+    def set_state(self, model: str, version: int, state: str) -> None:
+        """Records a version's state."""
+        for other in _STATES:
+            self._versions.labels(model, str(version), other).set(other == state)
+
+    def set_newest(self, model: str, answering: Iterable[int]) -> None:
+        """Records which versions of a model answer; a label, unlike a value, has no age."""
+        self._newest.labels(model).set(max(answering, default=math.nan))
+
+    def forget_version(self, model: str, version: int) -> None:
+        """Drops a version that is no longer told of."""
+        for state in _STATES:
+            self._versions.remove(model, str(version), state)
+
+    def page(self) -> bytes:
+        """Returns all metrics as text."""
+        text: bytes = generate_latest(self.registry)
+        return text

@@ -1,0 +1,109 @@
+"""`tensorflow.serving.PredictionService`: Predict and GetModelMetadata."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+from serving.server.models.config import ModelConfig, model_configs_from_proto
+from serving.server.models.versions import Version
+from serving.server.requests.call import decode_request
+from serving.server.requests.observer import RequestRecord
+from serving.server.requests.predictor import Predictor, Target
+from serving.server.wire.protos import (
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_management_pb2,
+    predict_pb2,
+)
+from serving.server.wire.status import Code, RequestError, invalid_argument
+from serving.server.wire.tensor_protos import fill_proto
+
+_SIGNATURE_DEF = "signature_def"
+
+
+class PredictionService:
+    """The service's methods, on messages.
+
+    Args:
+        predictor: Runs the requests.
+        prefer_tensor_content: Whether numbers are returned as raw content instead of typed fields.
+    """
+
+    def __init__(self, predictor: Predictor, prefer_tensor_content: bool = False) -> None:
+        self._predictor = predictor
+        self._as_content = prefer_tensor_content
+
+    async def predict(self, request: Any, record: RequestRecord) -> Any:
+        """Answers a `PredictRequest`."""
+        prediction = await self._predictor.predict(
+            Target.from_proto(request), partial(decode_request, request), record
+        )
+        response = predict_pb2.PredictResponse()
+        response.model_spec.name = prediction.name
+        response.model_spec.version.value = prediction.version
+        response.model_spec.signature_name = prediction.signature
+        for name, array in prediction.outputs.items():
+            fill_proto(response.outputs[name], array, self._as_content)
+        return response
+
+    async def get_model_metadata(self, request: Any, record: RequestRecord) -> Any:
+        """Answers a `GetModelMetadataRequest`."""
+        target = Target.from_proto(request)
+        if not request.metadata_field:
+            raise invalid_argument("GetModelMetadataRequest must specify at least one metadata_field")
+        for field in request.metadata_field:
+            if field != _SIGNATURE_DEF:
+                raise invalid_argument(f"Metadata field {field} is not supported")
+        version, signatures = self._predictor.signature_defs(target, record)
+        response = get_model_metadata_pb2.GetModelMetadataResponse()
+        response.model_spec.name = target.name
+        response.model_spec.version.value = version
+        signature_map = get_model_metadata_pb2.SignatureDefMap()
+        for name, definition in signatures.items():
+            signature_map.signature_def[name].CopyFrom(definition)
+        response.metadata[_SIGNATURE_DEF].Pack(signature_map)
+        return response
+
+    async def unimplemented(self, request: Any, record: RequestRecord) -> Any:
+        """Refuses Classify, Regress and MultiInference: a retriever has no `tf.Example` signatures."""
+        raise RequestError(Code.UNIMPLEMENTED, f"{record.method} is not implemented; use Predict.")
+
+
+class ModelService:
+    """The service's methods, on messages.
+
+    Args:
+        predictor: Knows the models.
+        apply: Replaces the configuration.
+    """
+
+    def __init__(
+        self, predictor: Predictor, apply: Callable[[Sequence[ModelConfig]], Awaitable[None]]
+    ) -> None:
+        self._predictor = predictor
+        self._apply = apply
+
+    async def get_model_status(self, request: Any, record: RequestRecord) -> Any:
+        """Answers a `GetModelStatusRequest`."""
+        return status_response(self._predictor.states(Target.from_proto(request), record))
+
+    async def handle_reload_config(self, request: Any, record: RequestRecord) -> Any:
+        """Answers a `ReloadConfigRequest` once the configuration has been carried out."""
+        await self._apply(model_configs_from_proto(request.config))
+        response = model_management_pb2.ReloadConfigResponse()
+        response.status.error_code = 0
+        return response
+
+
+def status_response(versions: Sequence[Version]) -> Any:
+    """Returns a `GetModelStatusResponse`, newest version first."""
+    response = get_model_status_pb2.GetModelStatusResponse()
+    for version in reversed(versions):
+        status = response.model_version_status.add(version=version.number, state=int(version.state))
+        # Set even where it is 0, as TensorFlow Serving does, so that the field is present.
+        status.status.error_code = 0 if version.error is None else int(version.error.code)
+        if version.error is not None:
+            status.status.error_message = version.error.message
+    return response

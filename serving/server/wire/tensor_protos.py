@@ -1,0 +1,134 @@
+"""`tensorflow.TensorProto` to and from NumPy arrays, by the rules of TensorFlow itself.
+
+A message may spell its values in a typed field or as raw content, and may leave out the
+repetitions of its last value. What TensorFlow cannot parse is refused, and so are values beyond
+the shape, which TensorFlow drops in silence.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from serving.server.wire.protos import tensor_pb2, types_pb2
+from xtr_tf.errors import InputError
+from xtr_tf.runtime import dtypes
+
+_STRING = types_pb2.DT_STRING
+_HALF = types_pb2.DT_HALF
+_FIELDS = {
+    types_pb2.DT_FLOAT: "float_val",
+    types_pb2.DT_DOUBLE: "double_val",
+    types_pb2.DT_INT32: "int_val",
+    types_pb2.DT_INT16: "int_val",
+    types_pb2.DT_INT8: "int_val",
+    types_pb2.DT_UINT8: "int_val",
+    types_pb2.DT_UINT16: "int_val",
+    types_pb2.DT_INT64: "int64_val",
+    types_pb2.DT_UINT32: "uint32_val",
+    types_pb2.DT_UINT64: "uint64_val",
+    types_pb2.DT_BOOL: "bool_val",
+    _HALF: "half_val",
+    _STRING: "string_val",
+}
+
+
+class TensorParsingError(ValueError):
+    """The message does not describe a tensor."""
+
+
+def to_array(proto: Any, max_elements: int) -> np.ndarray:
+    """Reads a `TensorProto`; strings become `bytes` objects.
+
+    Args:
+        proto: The message.
+        max_elements: A message of a few bytes can claim any size; more than this is refused.
+
+    Raises:
+        TensorParsingError: The message is not consistent in itself.
+    """
+    shape = _shape_of(proto.tensor_shape)
+    size = math.prod(shape)
+    if size > max_elements:
+        raise TensorParsingError(f"{size} elements are too many")
+    field = _FIELDS.get(proto.dtype)
+    if field is None:
+        raise TensorParsingError(f"type {proto.dtype} is not supported")
+    dtype = dtypes.to_numpy(proto.dtype)
+    if proto.tensor_content and proto.dtype != _STRING:
+        if len(proto.tensor_content) != size * dtype.itemsize:
+            raise TensorParsingError(f"{len(proto.tensor_content)} bytes of content for shape {shape}")
+        return np.frombuffer(proto.tensor_content, dtype).reshape(shape)
+    values = _values(getattr(proto, field), proto.dtype, dtype)
+    return _fill(values, size).reshape(shape)
+
+
+def to_proto(array: np.ndarray, as_content: bool = False) -> Any:
+    """Returns an array as a new `TensorProto`; see `fill_proto`."""
+    proto = tensor_pb2.TensorProto()
+    fill_proto(proto, array, as_content)
+    return proto
+
+
+def fill_proto(proto: Any, array: np.ndarray, as_content: bool = False) -> None:
+    """Writes an array into an empty `TensorProto`.
+
+    Args:
+        proto: The message.
+        array: Numbers, or `bytes` objects.
+        as_content: Whether numbers go into `tensor_content` as raw bytes, smaller and faster for
+            large tensors, instead of into the typed field that most clients read.
+    """
+    number = dtypes.to_number(array.dtype)
+    proto.dtype = number
+    dimensions = proto.tensor_shape.dim
+    for size in array.shape:
+        dimensions.add(size=size)
+    if as_content and number != _STRING:
+        proto.tensor_content = array.tobytes()
+        return
+    flat = array.ravel()
+    if number == _HALF:
+        flat = flat.view(np.uint16)
+    getattr(proto, _FIELDS[number]).extend(flat.tolist())
+
+
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """Returns a dtype's name as TensorFlow's errors spell it (`float`, `half`, `string`)."""
+    try:
+        name: str = types_pb2.DataType.Name(dtypes.to_number(dtype))
+    except (KeyError, InputError):
+        return str(dtype)
+    return name.removeprefix("DT_").lower()
+
+
+def _shape_of(shape: Any) -> tuple[int, ...]:
+    sizes = tuple(dimension.size for dimension in shape.dim)
+    if shape.unknown_rank or any(size < 0 for size in sizes):
+        raise TensorParsingError("the shape is not fully known")
+    return sizes
+
+
+def _values(field: Any, number: int, dtype: np.dtype[Any]) -> np.ndarray:
+    if number == _STRING:
+        strings = np.empty(len(field), object)
+        strings[:] = list(field)
+        return strings
+    if number == _HALF:
+        return np.array(field, np.int32).astype(np.uint16).view(np.float16)
+    return np.array(field, dtype if dtype.itemsize >= 4 else np.int64).astype(dtype)
+
+
+def _fill(values: np.ndarray, size: int) -> np.ndarray:
+    """Repeats the last value up to `size`; no value at all stands for zeros or empty strings."""
+    if len(values) == size:
+        return values
+    if len(values) > size:
+        raise TensorParsingError(f"{len(values)} values for {size} elements")
+    filled = np.empty(size, values.dtype)
+    filled[: len(values)] = values
+    default = b"" if values.dtype.kind == "O" else 0
+    filled[len(values) :] = values[-1] if len(values) else default
+    return filled

@@ -1,0 +1,94 @@
+"""Pusher's executor, less the pushing of a version that is in production already.
+
+A run in which nothing changed blesses the same model again, and a refresh of a corpus that did not
+change makes the same model again; TFX would push it, and servers would load again what they serve.
+TFX also copies into the version's own folder, where a server that polls finds a part of it; on a
+local file system a version appears whole.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import shutil
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from tfx.components.pusher import executor
+from tfx.proto import pusher_pb2
+from tfx.types import Artifact, artifact_utils
+from tfx.utils import proto_utils
+
+from tfx_pipeline.config import is_remote
+from xtr_tf.retriever.model_card import MODEL_CARD_FILE
+
+_STAGING = ".pushing"
+
+
+class PushOnceExecutor(executor.Executor):
+    """Pushes a blessed model, unless it is the newest version that was pushed."""
+
+    def Do(  # noqa: N802
+        self,
+        input_dict: dict[str, list[Artifact]],
+        output_dict: dict[str, list[Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Called by TFX."""
+        destination = pusher_pb2.PushDestination()
+        proto_utils.json_to_proto(exec_properties["push_destination"], destination)
+        base = destination.filesystem.base_directory
+        newest = newest_version(base)
+        if newest and self.CheckBlessing(input_dict) and _same(self.GetModelPath(input_dict), newest):
+            pushed = artifact_utils.get_single_instance(output_dict["pushed_model"])
+            self._MarkPushed(pushed, newest, posixpath.basename(newest))
+            return
+        if is_remote(base):
+            super().Do(input_dict, output_dict, exec_properties)
+        else:
+            self._push_whole(input_dict, output_dict, base, destination)
+
+    def _push_whole(
+        self,
+        input_dict: dict[str, list[Artifact]],
+        output_dict: dict[str, list[Artifact]],
+        base: str,
+        destination: Any,
+    ) -> None:
+        """Pushes under a name that servers pass over, and renames."""
+        staging = Path(base, _STAGING)
+        shutil.rmtree(staging, ignore_errors=True)  # a run that was killed may have left one
+        destination.filesystem.base_directory = str(staging)
+        settings = {"push_destination": proto_utils.proto_to_json(destination)}
+        super().Do(input_dict, output_dict, settings)
+        pushed = artifact_utils.get_single_instance(output_dict["pushed_model"])
+        if version := pushed.get_string_custom_property("pushed_version"):
+            place = (staging / version).rename(Path(base, version))
+            staging.rmdir()
+            self._MarkPushed(pushed, str(place), version)
+
+
+def newest_version(base: str) -> str:
+    """The directory of the largest version number in a model's base directory, or ""."""
+    names = tf.io.gfile.listdir(base) if tf.io.gfile.isdir(base) else []
+    numbers = [int(name.rstrip("/")) for name in names if name.rstrip("/").isdecimal()]
+    return posixpath.join(base, str(max(numbers))) if numbers else ""
+
+
+def _same(model: str, version: str) -> bool:
+    """Whether both were made from one encoder, corpus, index and code, whenever that was."""
+    if not tf.io.gfile.exists(posixpath.join(version, "saved_model.pb")):
+        return False
+    first, second = _card(model), _card(version)
+    return first is not None and first == second
+
+
+def _card(folder: str) -> dict[str, Any] | None:
+    path = posixpath.join(folder, MODEL_CARD_FILE)
+    if not tf.io.gfile.exists(path):
+        return None
+    with tf.io.gfile.GFile(path) as file:
+        card: dict[str, Any] = json.loads(file.read())
+    del card["created"]
+    return card

@@ -1,0 +1,102 @@
+"""Trainer's part: `xtr_tf.training` on the ids that Transform wrote.
+
+Checkpoints lie in the pipeline's work area, under a key of data, settings and base model, so that
+a run that was killed continues. The trained encoder becomes the `Model`; curves, checkpoints and
+configuration the `ModelRun`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import posixpath
+import shutil
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from tfx_pipeline.artifacts import encoder_folder
+from tfx_pipeline.storage import WorkArea, key_of, local_input, local_output
+from xtr_tf.config.loading import from_mapping
+from xtr_tf.config.schema import RunConfig, SourceConfig
+from xtr_tf.errors import InputError
+from xtr_tf.files import sha256_of
+from xtr_tf.model.folder import MANIFEST_FILE, TOKENIZER_FILE
+from xtr_tf.training.train import train
+
+
+def run_fn(fn_args: Any) -> None:
+    """Called by TFX's Trainer.
+
+    Args:
+        fn_args: Its `custom_config` has `run`, the mapping of a `RunConfig`, `vocabulary`, the
+            SentencePiece file, `initial_encoder`, a directory or "", and `work`, the work area.
+    """
+    settings = fn_args.custom_config
+    base = posixpath.dirname(fn_args.base_model) if fn_args.base_model else settings["initial_encoder"]
+    key = key_of(settings["run"], settings["vocabulary_hash"], fn_args.train_files, base)
+    with WorkArea(settings["work"]).unfinished("training", key) as work:
+        output = work / "run"
+        # A dot keeps what is fetched anew each time from being sent back to a remote work area.
+        config = _configure(settings, fn_args.train_files, base, work / ".inputs", output)
+        encoder = train(config)
+        # Of several workers only the chief has written one.
+        if (encoder / MANIFEST_FILE).is_file():
+            _publish(output, encoder, fn_args.serving_model_dir, fn_args.model_run_dir)
+
+
+def _configure(
+    settings: dict[str, Any], train_files: list[str], base: str, inputs: Path, output: Path
+) -> RunConfig:
+    """The run's configuration, with its inputs at paths that are the same when it is continued."""
+    config = from_mapping(RunConfig, settings["run"])
+    shutil.rmtree(inputs, ignore_errors=True)
+    inputs.mkdir(parents=True)
+    sources = []
+    for number, pattern in enumerate(train_files):
+        folder = inputs / f"examples-{number}"
+        _copy_files(tf.io.gfile.glob(pattern), folder)
+        sources.append(SourceConfig(str(folder / "*"), "tokenized"))
+    vocabulary = inputs / TOKENIZER_FILE
+    tf.io.gfile.copy(settings["vocabulary"], str(vocabulary))
+    if base:
+        with local_input(base) as folder:
+            _copy_base(encoder_folder(folder), inputs / "initial_encoder", vocabulary)
+    return dataclasses.replace(
+        config,
+        data=dataclasses.replace(config.data, train=tuple(sources)),
+        tokenizer=dataclasses.replace(config.tokenizer, model=str(vocabulary)),
+        training=dataclasses.replace(
+            config.training,
+            initial_encoder=str(inputs / "initial_encoder") if base else "",
+            output=str(output),
+        ),
+    )
+
+
+def _copy_base(encoder: Path, target: Path, vocabulary: Path) -> None:
+    if sha256_of(encoder / TOKENIZER_FILE) != sha256_of(vocabulary):
+        raise InputError(
+            "Training starts from an encoder with another vocabulary than the examples were tokenized with; "
+            f"set `run.tokenizer.model` to {encoder / TOKENIZER_FILE}. Received: {vocabulary}."
+        )
+    shutil.copytree(encoder, target)
+
+
+def _copy_files(files: list[str], folder: Path) -> None:
+    folder.mkdir()
+    for file in files:
+        tf.io.gfile.copy(file, str(folder / posixpath.basename(file)))
+
+
+def _publish(output: Path, encoder: Path, model_uri: str, run_uri: str) -> None:
+    with local_output(model_uri) as folder:
+        shutil.copytree(encoder, folder, dirs_exist_ok=True)
+    with local_output(run_uri) as folder:
+        for path in output.iterdir():
+            if path == encoder:
+                continue
+            if path.is_dir():
+                shutil.copytree(path, folder / path.name, dirs_exist_ok=True)
+            else:
+                shutil.copy2(path, folder)

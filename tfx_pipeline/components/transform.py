@@ -1,0 +1,84 @@
+"""Transform's part: from training examples of texts to examples of ids and fingerprints.
+
+The graph that is applied here is the tokenizer of the exported model, so that training and serving
+cannot disagree. What comes out is described in `xtr_tf.training.data.tokenized`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_transform as tft
+
+from xtr_tf.config.loading import from_mapping
+from xtr_tf.config.schema import TokenizerConfig
+from xtr_tf.model.tokenizer import Tokenizer
+
+Features = dict[str, Any]
+
+
+def preprocessing_fn(inputs: dict[str, tf.SparseTensor], custom_config: dict[str, Any]) -> Features:
+    """Tokenizes a batch of training examples.
+
+    Args:
+        inputs: Features of `xtr_tf.training.data.tfrecords`, `[batch, (values)]` each.
+        custom_config: `tokenizer`, the mapping of a `TokenizerConfig`.
+
+    Returns:
+        Features of `xtr_tf.training.data.tokenized`.
+    """
+    config = from_mapping(TokenizerConfig, custom_config["tokenizer"])
+    tokenizer = tft.make_and_track_object(lambda: _tokenizer(config), name="tokenizer")
+    query = _single(inputs["query"])
+    query_keys = _fingerprints("query", tf.strings.lower(tf.strings.strip(query), encoding="utf-8"))
+    return {
+        "id": _single(inputs["id"]),
+        "language": _single(inputs["language"]),
+        "query_tokens": tf.cast(tokenizer.tokenize_queries(query), tf.int64),
+        **_documents(tokenizer, inputs, "positive", query_keys),
+        **_documents(tokenizer, inputs, "negative", tf.zeros_like(query_keys)),
+    }
+
+
+def _tokenizer(config: TokenizerConfig) -> Tokenizer:
+    with tf.io.gfile.GFile(config.model, "rb") as file:
+        return Tokenizer(config, file.read())
+
+
+def _documents(
+    tokenizer: Tokenizer, inputs: dict[str, tf.SparseTensor], kind: str, query_keys: tf.Tensor
+) -> Features:
+    """The features of positives or negatives, the documents of a row one after the other."""
+    texts = tf.RaggedTensor.from_sparse(inputs[f"{kind}_texts"])
+    titles = tf.RaggedTensor.from_sparse(inputs[f"{kind}_titles"]).values
+    ids = tf.RaggedTensor.from_sparse(inputs[f"{kind}_ids"]).values
+    content = tokenizer.document_text(titles, texts.values)
+    keys = [
+        tf.where(tf.equal(ids, "")[:, None], 0, _fingerprints("id", ids)),
+        _fingerprints("content", content),
+        tf.gather(query_keys, texts.value_rowids()),
+    ]
+    return {
+        f"{kind}_tokens": _rows(texts, tokenizer.tokenize_documents(content)),
+        f"{kind}_keys": _rows(texts, tf.concat(keys, axis=1)),
+        f"{kind}_scores": inputs[f"{kind}_scores"],
+    }
+
+
+def _rows(documents: tf.RaggedTensor, numbers: tf.Tensor) -> tf.SparseTensor:
+    """`[documents, width]` numbers, the same many for each, as `[batch, (numbers)]` int64."""
+    splits = documents.row_splits * tf.cast(tf.shape(numbers)[1], tf.int64)
+    flat = tf.cast(tf.reshape(numbers, [-1]), tf.int64)
+    return tf.RaggedTensor.from_row_splits(flat, splits, validate=False).to_sparse()
+
+
+def _fingerprints(kind: str, texts: tf.Tensor) -> tf.Tensor:
+    """`[texts]` strings to `[texts, 2]` int32; equal ones, and those alone, are equal."""
+    marked = tf.strings.join([tf.constant(f"{kind}\0"), texts])
+    return tf.bitcast(tf.reshape(tf.fingerprint(marked), [-1, 2, 4]), tf.int32)
+
+
+def _single(values: tf.SparseTensor) -> tf.Tensor:
+    """`[batch]`, of a feature with one value a row."""
+    return tf.sparse.to_dense(values)[:, 0]

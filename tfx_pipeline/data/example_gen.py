@@ -1,0 +1,161 @@
+"""The Beam side that every ExampleGen here shares: the files of a split, each read by one worker."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import apache_beam as beam
+import tensorflow as tf
+from apache_beam.io.filesystems import FileSystems
+from tfx.components.example_gen.base_example_gen_executor import BaseExampleGenExecutor
+
+from tfx_pipeline.storage import local_files
+from xtr_tf.collections.bad_records import BadRecords
+from xtr_tf.collections.document import Document
+from xtr_tf.config.schema import SourceConfig
+
+FileReader = Callable[[str, str], Iterator[bytes]]
+
+
+def split_reader(read_file: FileReader) -> beam.PTransform:
+    """Makes the transform that TFX applies to each input split.
+
+    Args:
+        read_file: Gives the serialised examples of a file from its path relative to the input's
+            folder, and that folder.
+    """
+
+    @beam.ptransform_fn
+    @beam.typehints.with_input_types(beam.Pipeline)
+    @beam.typehints.with_output_types(bytes)
+    def read_split(
+        pipeline: beam.Pipeline, exec_properties: dict[str, Any], split_pattern: str
+    ) -> beam.PCollection:
+        base = exec_properties["input_base"]
+        (match,) = FileSystems.match([os.path.join(base, split_pattern)])  # noqa: PTH118
+        files = [os.path.relpath(found.path, base) for found in match.metadata_list]
+        return (
+            pipeline
+            | "Files" >> beam.Create(files)
+            | "Spread" >> beam.Reshuffle()
+            | "Read" >> beam.FlatMap(read_file, base)
+        )
+
+    return read_split
+
+
+DEFECT = "defect"
+
+
+class Defects(BadRecords):
+    """Collects bad records instead of counting them against a limit."""
+
+    def __init__(self) -> None:
+        super().__init__(limit=0)
+        self.sentences: list[str] = []
+
+    def skip(self, path: str | Path, line: int, reason: str) -> None:
+        """Notes a bad record; never raises."""
+        self.count += 1
+        self.sentences.append(f"{Path(path).name}, line {line}: {reason}")
+
+
+def defect_example(sentence: str) -> bytes:
+    """The serialised example that stands for a bad record."""
+    feature = tf.train.Feature(bytes_list=tf.train.BytesList(value=[sentence.encode()]))
+    return tf.train.Example(features=tf.train.Features(feature={DEFECT: feature})).SerializeToString()
+
+
+class CorpusExecutor(BaseExampleGenExecutor):
+    """Reads documents with the features `id`, `title`, `text` and `language`, one worker a file."""
+
+    def GetInputSourceToExamplePTransform(self) -> beam.PTransform:  # noqa: N802
+        """The transform that TFX applies to each input split."""
+        return split_reader(read_corpus_file)
+
+
+def read_corpus_file(file: str, base: str) -> Iterator[bytes]:
+    """The documents of one file, `file` being relative to `base`."""
+    from xtr_tf.collections.corpus import CorpusReader
+
+    with local_files(base, [file]) as local:
+        reader = CorpusReader(local / file)
+        for document in reader:
+            yield document_example(document)
+        for reason, count in reader.skipped.items():
+            place = reader.first_skipped[reason]
+            yield from [defect_example(f"{place}: {reason} ({count} in this file)")] * count
+
+
+def document_example(document: Document) -> bytes:
+    """A document as a serialised example; an empty title is a missing feature."""
+    values = {
+        "id": document.id,
+        "title": document.title,
+        "text": document.text,
+        "language": document.language,
+    }
+    features = {
+        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.encode()]))
+        for name, value in values.items()
+        if value
+    }
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString(
+        deterministic=True
+    )
+
+
+def parse_document(record: bytes) -> Document:
+    """The inverse of `document_example`."""
+    features = tf.train.Example.FromString(record).features.feature
+
+    def text(name: str) -> str:
+        return b"".join(features[name].bytes_list.value).decode()
+
+    return Document(text("id"), text("text"), text("title"), text("language"))
+
+
+_BEIR_FILES = ["corpus.jsonl*", "queries.jsonl*"]
+
+
+class TrainingExecutor(BaseExampleGenExecutor):
+    """Reads judged queries, one worker a file.
+
+    A split's pattern is either a glob of JSONL or TSV files, or `qrels/SPLIT.tsv` of a BEIR
+    folder, whose queries and documents are then joined.
+    """
+
+    def GetInputSourceToExamplePTransform(self) -> beam.PTransform:  # noqa: N802
+        """The transform that TFX applies to each input split."""
+        return split_reader(read_training_file)
+
+
+def read_training_file(file: str, base: str) -> Iterator[bytes]:
+    """The examples of one file of a split.
+
+    Args:
+        file: Path relative to `base`; `qrels/SPLIT.tsv` means a BEIR folder's judgements.
+        base: The input's folder.
+    """
+    from xtr_tf.training.data.sources import open_source
+    from xtr_tf.training.data.tfrecords import serialize_example
+
+    defects = Defects()
+    path = PurePosixPath(file)
+    if path.parent.name == "qrels":
+        beir, split = path.parent.parent, path.name.partition(".")[0]
+        wanted = [file, *(str(beir / pattern) for pattern in _BEIR_FILES)]
+        source = SourceConfig(str(beir), "beir", split=split)
+    else:
+        wanted = [file]
+        source = SourceConfig(file)
+    with local_files(base, wanted) as folder:
+        source = dataclasses.replace(source, path=str(folder / source.path))
+        for examples in open_source(source, defects):
+            for index in range(len(examples)):
+                yield serialize_example(examples[index])
+    yield from map(defect_example, defects.sentences)

@@ -1,0 +1,142 @@
+"""Judged queries against the corpus: what statistics cannot see, in one Beam pass over both.
+
+An empty query is a value like any other to statistics, and a positive that is not in the corpus
+looks as good as one that is; the first trains on nothing, the second can never be found.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import apache_beam as beam
+import tensorflow as tf
+
+from tfx_pipeline.data.example_gen import DEFECT
+
+# Development queries are judged by their positives' ids; training ones may do without.
+_NEEDS_IDS = "eval"
+
+#: Split, problem.
+Problem = tuple[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """A problem that some examples of a split have.
+
+    Attributes:
+        split: Which.
+        problem: What, as a phrase after "queries that".
+        count: How many examples.
+        example: One of them.
+    """
+
+    split: str
+    problem: str
+    count: int
+    example: str
+
+    def __str__(self) -> str:
+        return f"queries that {self.problem}: {self.count}, such as {self.example}"
+
+
+def check_positives(
+    pipeline: beam.Pipeline, examples: Mapping[str, str], corpus: Iterable[str], output: str
+) -> None:
+    """Adds the check to a pipeline.
+
+    Args:
+        pipeline: Which.
+        examples: File pattern of the judged queries by split.
+        corpus: File patterns of the documents.
+        output: Where the findings are written, one JSON object a line.
+    """
+    judged = [
+        pipeline
+        | f"Read {split}" >> beam.io.ReadFromTFRecord(pattern)
+        | f"Inspect {split}" >> beam.FlatMap(_inspect, split).with_outputs("positives", main="problems")
+        for split, pattern in examples.items()
+    ]
+    documents = [
+        pipeline | f"Read documents {number}" >> beam.io.ReadFromTFRecord(pattern)
+        for number, pattern in enumerate(corpus)
+    ] | "All documents" >> beam.Flatten()
+    positives = [own.positives for own in judged] | "All positives" >> beam.Flatten()
+    absent = (
+        {"positives": positives, "documents": documents | "Ids" >> beam.FlatMap(_document_id)}
+        | "Join" >> beam.CoGroupByKey()
+        | "Absent" >> beam.FlatMap(_absent)
+    )
+    _ = (
+        [*(own.problems for own in judged), absent]
+        | "All problems" >> beam.Flatten()
+        | "Count" >> beam.CombinePerKey(_CountAndFirst())
+        | "To JSON" >> beam.Map(_to_json)
+        | "Write" >> beam.io.WriteToText(output, shard_name_template="")
+    )
+
+
+def read_findings(text: str) -> list[Finding]:
+    """Reads what `check_positives` wrote, in a fixed order."""
+    found = [Finding(**json.loads(line)) for line in text.splitlines()]
+    return sorted(found, key=lambda finding: (finding.split, finding.problem))
+
+
+def _inspect(record: bytes, split: str) -> Iterator[Any]:
+    """Yields problems of an example, and its positives as (document id, (split, example))."""
+    features = tf.train.Example.FromString(record).features.feature
+    if DEFECT in features:
+        return
+    name, query = _text(features, "id"), _text(features, "query")
+    label = repr(name or query)
+    positives = [value.decode() for value in features["positive_ids"].bytes_list.value]
+    if not query.strip():
+        yield (split, "are empty"), label
+    if not positives and not features["positive_texts"].bytes_list.value:
+        yield (split, "have no positive"), label
+    for positive in positives:
+        if positive:
+            yield beam.pvalue.TaggedOutput("positives", (positive, (split, label)))
+        elif split == _NEEDS_IDS:
+            yield (split, "have a positive without an id"), label
+
+
+def _text(features: Any, name: str) -> str:
+    return b"".join(features[name].bytes_list.value).decode("utf-8", "replace")
+
+
+def _document_id(record: bytes) -> Iterator[tuple[str, bool]]:
+    for value in tf.train.Example.FromString(record).features.feature["id"].bytes_list.value:
+        yield value.decode(), True
+
+
+def _absent(joined: tuple[str, Mapping[str, Iterable[Any]]]) -> Iterator[tuple[Problem, str]]:
+    document, groups = joined
+    if not any(groups["documents"]):
+        for split, label in groups["positives"]:
+            yield (split, "have a positive that is not in the corpus"), f"{label} with {document!r}"
+
+
+class _CountAndFirst(beam.CombineFn):
+    """How many there are, and the smallest, whatever the order they come in."""
+
+    def create_accumulator(self) -> tuple[int, str]:
+        return 0, ""
+
+    def add_input(self, accumulator: tuple[int, str], element: str) -> tuple[int, str]:
+        return self.merge_accumulators([accumulator, (1, element)])
+
+    def merge_accumulators(self, accumulators: Iterable[tuple[int, str]]) -> tuple[int, str]:
+        filled = [accumulator for accumulator in accumulators if accumulator[0]]
+        return sum(count for count, _ in filled), min((first for _, first in filled), default="")
+
+    def extract_output(self, accumulator: tuple[int, str]) -> tuple[int, str]:
+        return accumulator
+
+
+def _to_json(counted: tuple[Problem, tuple[int, str]]) -> str:
+    (split, problem), (count, example) = counted
+    return json.dumps(dataclasses.asdict(Finding(split, problem, count, example)), ensure_ascii=False)

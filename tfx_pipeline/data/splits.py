@@ -1,0 +1,81 @@
+"""Examples of an `Examples` artifact, one after the other in this process.
+
+For what is small, such as a development set. Large splits are read by Beam.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import tensorflow as tf
+from tfx.types import Artifact, artifact_utils
+from tfx.utils import io_utils
+
+from tfx_pipeline.data.example_gen import parse_document
+from xtr_tf.collections.dataset import Dataset, Query
+from xtr_tf.collections.document import UNKNOWN_LANGUAGE, Document
+from xtr_tf.errors import InputError
+from xtr_tf.training.data.tfrecords import parse_example
+
+
+def read_split(examples: Artifact, split: str) -> Iterator[bytes]:
+    """The serialised examples of a split.
+
+    Raises:
+        InputError: The artifact has no such split.
+    """
+    names = artifact_utils.decode_split_names(examples.split_names)
+    if split not in names:
+        raise InputError(f"The examples have the splits {', '.join(names)}. Received: split {split!r}.")
+    pattern = io_utils.all_files_pattern(artifact_utils.get_split_uri([examples], split))
+    files = sorted(tf.io.gfile.glob(pattern))
+    yield from tf.data.TFRecordDataset(files, compression_type="GZIP").as_numpy_iterator()
+
+
+def read_all(examples: Artifact) -> Iterator[bytes]:
+    """The serialised examples of every split."""
+    for split in artifact_utils.decode_split_names(examples.split_names):
+        yield from read_split(examples, split)
+
+
+#: The split of the training examples that models are judged on.
+SPLIT = "eval"
+
+
+def development_set(examples: Artifact, corpus: Artifact, metric: str) -> Dataset:
+    """Queries of the split `eval`, judged by their positives' ids.
+
+    Args:
+        examples: Training examples.
+        corpus: Documents.
+        metric: What the set is reported with.
+
+    Raises:
+        InputError: No query of the split names a positive.
+    """
+    queries: list[Query] = []
+    judgements: dict[str, dict[str, int]] = {}
+    for number, record in enumerate(read_split(examples, SPLIT)):
+        example = parse_example(record, UNKNOWN_LANGUAGE)
+        relevant = {document.id: 1 for document in example.positives if document.id}
+        # Files may give no ids, or one twice.
+        name = example.id if example.id and example.id not in judgements else f"{example.id}#{number}"
+        if relevant:
+            queries.append(Query(name, example.query, example.language))
+            judgements[name] = relevant
+    if not queries:
+        raise InputError(
+            f"A model is judged by the queries of the split `{SPLIT}`, whose positives need ids; add some. "
+            f"Received: no such query in {examples.uri}."
+        )
+    return Dataset(SPLIT, tuple(queries), judgements, _Corpus(corpus), metric=metric)
+
+
+class _Corpus(Iterable[Document]):
+    """The documents of an artifact, read from the start each time."""
+
+    def __init__(self, corpus: Artifact) -> None:
+        self._corpus = corpus
+
+    def __iter__(self) -> Iterator[Document]:
+        return map(parse_document, read_all(self._corpus))

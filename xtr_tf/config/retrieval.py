@@ -1,0 +1,125 @@
+"""The names of the ways to impute, for those who check settings without TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from xtr_tf.config.schema import require
+from xtr_tf.vectors.shard import VECTOR_DTYPES
+
+#: How a query token counts for a document of which it retrieved nothing: with its cut-off score m_i,
+#: with zero, with a constant, or (`none`) not at all: the mean is then over what was retrieved.
+IMPUTATIONS = ("top_k_prime", "zero", "constant", "none")
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodingConfig:
+    """Settings of `xtr-tf encode`. Pruning is off unless asked for.
+
+    Attributes:
+        passage_length: Tokens of a passage, its end-of-sequence included; 0 means the
+            `document_length` of the model's tokenizer.
+        overlap: Tokens that two neighbouring passages of a long document share; None means an
+            eighth of the passage.
+        dtype: What vectors are stored as, `float16` or `bfloat16`.
+        keep_text: Whether to keep texts beside the vectors, for display with the results.
+        batch_tokens: Tokens encoded at once, padding included.
+        skip_punctuation: Leaves out pieces of nothing but punctuation.
+        skip_pieces: Leaves out these pieces, written as in the vocabulary (`▁the`).
+        min_norm: Leaves out tokens whose projection, before it is normalised, is shorter.
+        max_tokens: Keeps only the first so many tokens of a document; 0 keeps all.
+    """
+
+    passage_length: int = 0
+    overlap: int | None = None
+    dtype: str = "float16"
+    keep_text: bool = True
+    batch_tokens: int = 4096
+    skip_punctuation: bool = False
+    skip_pieces: tuple[str, ...] = ()
+    min_norm: float = 0.0
+    max_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        require(
+            self.dtype in VECTOR_DTYPES,
+            f"Token vectors are stored as {' or '.join(VECTOR_DTYPES)}.",
+            self.dtype,
+        )
+        require(
+            self.passage_length == 0 or self.passage_length >= 2,
+            "A passage has 2 tokens at least (one and its end), or 0 for the model's own length.",
+            self.passage_length,
+        )
+        require(self.overlap is None or self.overlap >= 0, "`overlap` must not be negative.", self.overlap)
+        require(self.batch_tokens >= 1, "`batch_tokens` must be positive.", self.batch_tokens)
+        require(self.min_norm >= 0, "`min_norm` must not be negative.", self.min_norm)
+        require(self.max_tokens >= 0, "`max_tokens` must not be negative.", self.max_tokens)
+
+    def resolved(self, document_length: int) -> EncodingConfig:
+        """This configuration with every default that depends on the model filled in.
+
+        Args:
+            document_length: Of the model's tokenizer.
+        """
+        length = self.passage_length or document_length
+        overlap = length // 8 if self.overlap is None else self.overlap
+        require(
+            overlap < length - 1,
+            f"`overlap` must leave room for new tokens in a passage of {length}, its end included.",
+            overlap,
+        )
+        return dataclasses.replace(self, passage_length=length, overlap=overlap)
+
+    def vector_settings(self) -> dict[str, Any]:
+        """What, beside the encoder, decides which vectors a document gets and how they are stored."""
+        settings = dataclasses.asdict(self)
+        del settings["keep_text"], settings["batch_tokens"]
+        settings["skip_pieces"] = sorted(set(self.skip_pieces))
+        return settings
+
+
+#: A request may ask for no more documents than this: results are padded to `top_k`, and a
+#: larger one would let a single request fill the server's memory.
+MAX_TOP_K = 10_000
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchDefaults:
+    """Parameters of `serving_default`, and of `search` for inputs that a request leaves out.
+
+    Attributes:
+        k_prime: Tokens that each query token retrieves (k' of the paper).
+        top_k: Documents returned, at most `MAX_TOP_K`.
+        leaves: Cells of the index to look into; 0 leaves it to the index.
+        imputation: How a query token counts for a document of which it retrieved nothing,
+            one of `xtr_tf.config.retrieval.IMPUTATIONS`.
+        constant: What it counts with under the imputation `constant`.
+        rescore: Candidates that are ranked anew by exact f_ColBERT, 0 for none; needs an index that
+            keeps vectors (`exact`, `core`, or `scann` with reordering).
+    """
+
+    k_prime: int = 1_000
+    top_k: int = 10
+    leaves: int = 0
+    imputation: str = "top_k_prime"
+    constant: float = 0.0
+    rescore: int = 0
+
+    def __post_init__(self) -> None:
+        require(self.k_prime >= 1, "`k_prime` must be at least 1.", self.k_prime)
+        require(1 <= self.top_k <= MAX_TOP_K, f"`top_k` must be between 1 and {MAX_TOP_K}.", self.top_k)
+        require(self.leaves >= 0, "`leaves` must be 0 (automatic) or more.", self.leaves)
+        require(
+            self.imputation in IMPUTATIONS,
+            f"`imputation` must be one of {', '.join(IMPUTATIONS)}.",
+            self.imputation,
+        )
+        require(math.isfinite(self.constant), "`constant` must be a finite number.", self.constant)
+        require(
+            self.rescore == 0 or self.top_k <= self.rescore <= MAX_TOP_K,
+            f"`rescore` must be 0 (none) or between `top_k` and {MAX_TOP_K}.",
+            self.rescore,
+        )

@@ -1,1 +1,0 @@
-"""From documents to token vectors on disk: readers, passages, encoding, and the format itself."""

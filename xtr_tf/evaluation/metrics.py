@@ -1,0 +1,153 @@
+"""Metrics per query, all by `ir_measures` (which asks trec_eval): none is computed here.
+
+A query that found nothing scores 0, as in trec_eval with `-c`.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from xtr_tf.collections.dataset import Dataset, Judgements
+from xtr_tf.collections.document import Document
+from xtr_tf.errors import InputError
+from xtr_tf.evaluation.run import Run
+
+#: Names as reports print them, and as `ir_measures` spells them. Accuracy at k of open-domain QA is
+#: Success@k under judgements made from the answers.
+METRICS: Mapping[str, str] = {
+    "nDCG@10": "nDCG@10",
+    "MRR@10": "RR@10",
+    "Recall@100": "R@100",
+    "Recall@1000": "R@1000",
+    "Success@5": "Success@5",
+    "MAP": "AP",
+    "Top-20": "Success@20",
+    "Top-100": "Success@100",
+    "Judged@10": "Judged@10",
+}
+JUDGED_METRICS = ("nDCG@10", "MRR@10", "Recall@100", "Recall@1000", "Success@5", "MAP", "Judged@10")
+ANSWER_METRICS = ("Top-20", "Top-100")
+
+# Queries given to ir_measures at once: it holds every result as Python objects.
+_QUERIES_AT_ONCE = 512
+
+
+def cutoff(name: str) -> int:
+    """How many documents a metric looks at; 0 for one that takes whatever there is."""
+    return int(METRICS[name].partition("@")[2] or 0)
+
+
+def metrics_for(by_answers: bool, depth: int) -> tuple[str, ...]:
+    """The metrics that runs of `depth` documents can be measured with.
+
+    Args:
+        by_answers: Whether the dataset is judged by answer strings.
+        depth: Documents of each query; a metric that looks further is left out.
+    """
+    names = ANSWER_METRICS if by_answers else JUDGED_METRICS
+    return tuple(name for name in names if depth >= cutoff(name))
+
+
+def measure(
+    run: Run, judgements: Judgements, queries: Sequence[str], metrics: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """Measures a run.
+
+    Args:
+        run: The run.
+        judgements: Grades by document by query; every query must have an entry.
+        queries: Query ids, which decide the order of the values.
+        metrics: Names from `METRICS`.
+
+    Returns:
+        `[queries]` float64 in [0, 1], by metric.
+    """
+    for name in metrics:
+        if name not in METRICS:
+            raise InputError(f"A metric is one of {', '.join(METRICS)}. Received: {name!r}.")
+    import ir_measures
+
+    parsed = {_parse(METRICS[name]): name for name in metrics}
+    values = {name: np.zeros(len(queries)) for name in metrics}
+    for start in range(0, len(queries), _QUERIES_AT_ONCE):
+        part = queries[start : start + _QUERIES_AT_ONCE]
+        place = {query: start + offset for offset, query in enumerate(part)}
+        results = run.as_mapping(part)
+        if not results:
+            continue
+        grades = {query: dict(judgements[query]) for query in part}
+        for result in ir_measures.iter_calc(list(parsed), grades, results):
+            values[parsed[result.measure]][place[result.query_id]] = result.value
+    return values
+
+
+@cache
+def _parse(name: str) -> Any:
+    import ir_measures
+
+    return ir_measures.parse_measure(name)
+
+
+class _WordBoundaries(dict[int, str]):
+    """For `str.translate`: letters, digits and marks stay, blanks part words, all else is a word."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        kind = unicodedata.category(character)[0]
+        self[code] = character if kind in "LNM" else " " if kind in "ZC" else f" {character} "
+        return self[code]
+
+
+_BOUNDARIES = _WordBoundaries()
+
+
+def contains_answer(text: str, answers: Iterable[str]) -> bool:
+    """Whether the words of any of `answers` stand in `text` one after the other.
+
+    Example:
+        >>> contains_answer("He was born in New York City.", ["new york"])
+        True
+        >>> contains_answer("Yorkshire", ["York"])
+        False
+    """
+    words = _normalise(text)
+    return any(answer in words for answer in map(_normalise, answers) if answer.strip())
+
+
+def judge_by_answers(dataset: Dataset, runs: Sequence[Run], depth: int = 100) -> dict[str, dict[str, int]]:
+    """Judges every document that a run found among its first `depth`: 1 if it contains an answer, else 0.
+
+    Args:
+        dataset: One whose queries have answers.
+        runs: What is to be judged; its documents must be in the dataset's corpus.
+        depth: Documents of each query that are looked at.
+
+    Returns:
+        Grades by document by query, for every query of the dataset.
+    """
+    found = {
+        query.id: {document for run in runs for document in run.documents(query.id)[:depth]}
+        for query in dataset.queries
+    }
+    texts = _texts(dataset.corpus, {document for documents in found.values() for document in documents})
+    return {
+        query.id: {
+            document: int(contains_answer(texts.get(document, ""), query.answers))
+            for document in sorted(found[query.id])
+        }
+        for query in dataset.queries
+    }
+
+
+def _texts(corpus: Iterable[Document], wanted: set[str]) -> dict[str, str]:
+    return {document.id: document.text for document in corpus if document.id in wanted}
+
+
+def _normalise(text: str) -> str:
+    words = unicodedata.normalize("NFD", text).lower().translate(_BOUNDARIES).split()
+    return f" {' '.join(words)} "

@@ -1,0 +1,199 @@
+"""What one model gave on one dataset."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xtr_tf.collections.dataset import Dataset
+from xtr_tf.errors import InputError
+from xtr_tf.evaluation.run import Run
+from xtr_tf.evaluation.token_analysis import TokenAnalysis
+from xtr_tf.evaluation.worked_examples import WorkedExample
+from xtr_tf.files import write_aside
+
+
+@dataclasses.dataclass(frozen=True)
+class ExactCheck:
+    """An approximate index beside the exact search of the same model, on a sample of queries.
+
+    Attributes:
+        queries: How many.
+        metrics: By search (`index`, `exact_xtr`, `exact_colbert`), then by metric.
+        overlap_at_10: Share of the exact search's first ten that the index found among its first ten.
+        cut_documents: Documents that may have been cut when they were encoded for the exact search.
+        note: Why there is no figure, if there is none.
+    """
+
+    queries: int = 0
+    metrics: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+    overlap_at_10: float = 0.0
+    cut_documents: int = 0
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelResult:
+    """Runs and analyses of a model.
+
+    Attributes:
+        runs: By system: `xtr`, and `colbert` where the model can be searched exactly.
+        tokens: Document tokens in the index, 0 if not known.
+        seconds: Spent, by stage.
+        analysis: Of token retrieval, if there is one.
+        examples: Worked examples.
+        exact_check: For an approximate index.
+    """
+
+    runs: Mapping[str, Run]
+    tokens: int = 0
+    seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    analysis: TokenAnalysis | None = None
+    examples: Sequence[WorkedExample] = ()
+    exact_check: ExactCheck | None = None
+
+
+#: `[queries]` values by metric.
+Values = Mapping[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class DatasetResult:
+    """Values of every system on every query.
+
+    Attributes:
+        dataset: What was measured.
+        documents: Documents of its corpus.
+        depth: Documents of each query that were ranked.
+        values: By system, then by metric.
+        honesty: What was missing or empty.
+        model: What the model under test gave.
+    """
+
+    dataset: Dataset
+    documents: int
+    depth: int
+    values: Mapping[str, Values]
+    honesty: Honesty
+    model: ModelResult
+
+    @property
+    def languages(self) -> list[str]:
+        """`[queries]`."""
+        return [query.language for query in self.dataset.queries]
+
+    @property
+    def groups(self) -> list[str]:
+        """`[queries]`."""
+        return [query.group for query in self.dataset.queries]
+
+    def write_queries(self, path: Path) -> None:
+        """Writes the values of every query as JSON."""
+        content = {
+            "dataset": self.dataset.name,
+            "queries": [query.id for query in self.dataset.queries],
+            "languages": self.languages,
+            "groups": self.groups,
+            "values": {
+                # Unrounded: a rounding error of one sign would be a significant difference.
+                system: {metric: own.tolist() for metric, own in values.items()}
+                for system, values in self.values.items()
+            },
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_aside(path, json.dumps(content, ensure_ascii=False).encode())
+
+
+def file_name(dataset: str) -> str:
+    """A dataset's name as the beginning of a file's name."""
+    return dataset.replace("/", "--")
+
+
+def read_values(path: Path, queries: Sequence[str], system: str = "xtr") -> Values:
+    """Reads one system's values of some queries from what `write_queries` wrote.
+
+    Raises:
+        InputError: There is no such file, or it lacks a query.
+    """
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            "The earlier report has no values of a dataset; evaluate the baseline on the same datasets. "
+            f"Received: {str(path)!r}."
+        ) from error
+    places = {query: place for place, query in enumerate(content["queries"])}
+    missing = [query for query in queries if query not in places]
+    if missing:
+        raise InputError(
+            "The earlier report lacks queries of a dataset; give both evaluations the same number of queries "
+            f"and seed. Received: {str(path)!r} without {missing[0]!r} and {len(missing) - 1} others."
+        )
+    order = [places[query] for query in queries]
+    return {metric: np.array(own)[order] for metric, own in content["values"][system].items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Honesty:
+    """Counts of one dataset.
+
+    Attributes:
+        queries_not_sampled: Judged queries left out because a sample was asked for.
+        queries_without_judgements: Queries of the files that nothing is known about, left out.
+        judged_queries_without_text: Judgements whose query is not in the files, left out.
+        queries_without_relevant_documents: Measured queries that no system can score on.
+        records_left_out: Records of the corpus that are no documents (empty, damaged, repeated), by reason.
+        relevant_documents_missing: Relevant documents that are not in the corpus.
+        empty_results: Queries that found nothing, by system.
+        documents_not_in_corpus: Documents found that the dataset's corpus does not have, by system.
+    """
+
+    queries_not_sampled: int
+    queries_without_judgements: int
+    judged_queries_without_text: int
+    queries_without_relevant_documents: int
+    records_left_out: Mapping[str, int]
+    relevant_documents_missing: int
+    empty_results: Mapping[str, int]
+    documents_not_in_corpus: Mapping[str, int]
+
+
+def count_honestly(
+    dataset: Dataset, all_queries: int, document_ids: Iterable[str], runs: Mapping[str, Run]
+) -> Honesty:
+    """Counts what the figures of a dataset do not say.
+
+    Args:
+        dataset: As it was measured.
+        all_queries: Queries before any sample was taken.
+        document_ids: Of the corpus.
+        runs: By system.
+    """
+    known = set(document_ids)
+    measured = {query.id for query in dataset.queries}
+    relevant = {
+        query: {document for document, grade in grades.items() if grade > 0}
+        for query, grades in dataset.judgements.items()
+        if query in measured
+    }
+    found = {
+        system: {document for query in dataset.queries for document in run.documents(query.id)}
+        for system, run in runs.items()
+    }
+    return Honesty(
+        queries_not_sampled=all_queries - len(dataset.queries),
+        queries_without_judgements=dataset.unjudged_queries,
+        judged_queries_without_text=dataset.unknown_queries,
+        queries_without_relevant_documents=sum(not documents & known for documents in relevant.values()),
+        records_left_out=dict(getattr(dataset.corpus, "skipped", {})),
+        relevant_documents_missing=len(set().union(*relevant.values()) - known),
+        empty_results={
+            system: sum(query.id not in run for query in dataset.queries) for system, run in runs.items()
+        },
+        documents_not_in_corpus={system: len(documents - known) for system, documents in found.items()},
+    )

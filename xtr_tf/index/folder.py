@@ -1,0 +1,156 @@
+"""What an index directory says of itself: `manifest.json`. Knows names, counts and hashes alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from xtr_tf.config.schema import IndexConfig
+from xtr_tf.errors import InputError
+from xtr_tf.files import sha256_of, write_aside
+
+FORMAT = "xtr-token-index"
+VERSION = 1
+MANIFEST_FILE = "manifest.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexManifest:
+    """The whole directory. It is written last: without it the directory is unfinished.
+
+    Attributes:
+        num_tokens: Indexed tokens.
+        num_documents: Documents they belong to.
+        dim: Width of a token vector.
+        config: What the index was made with, automatic values as given (0), not as chosen.
+        encoder_fingerprint: Of the encoder that made the vectors.
+        files: Name to size in bytes and SHA-256.
+    """
+
+    num_tokens: int
+    num_documents: int
+    dim: int
+    config: IndexConfig
+    encoder_fingerprint: str
+    files: Mapping[str, tuple[int, str]]
+
+    def write(self, directory: Path) -> None:
+        """Writes `manifest.json`, whole or not at all."""
+        content = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(self)}
+        write_aside(directory / MANIFEST_FILE, json.dumps(content, indent=1).encode())
+
+    @classmethod
+    def read(cls, directory: Path) -> IndexManifest:
+        """Reads `manifest.json`, refusing whatever is not one of ours."""
+        path = directory / MANIFEST_FILE
+        if not path.is_file():
+            raise InputError(
+                "This is no finished token index (it has no manifest.json); "
+                f"run `xtr-tf index` to its end first. Received: {str(directory)!r}."
+            )
+        try:
+            content = json.loads(path.read_bytes())
+            found = content.pop("format"), content.pop("version")
+            if found == (FORMAT, VERSION):
+                config = IndexConfig(**content.pop("config"))
+                files = {
+                    name: (int(size), str(digest)) for name, (size, digest) in content.pop("files").items()
+                }
+                return cls(config=config, files=files, **content)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(
+                "The manifest of the token index is damaged; build the index again. "
+                f"Received: {str(path)!r} ({type(error).__name__})."
+            ) from error
+        raise InputError(
+            f"Only version {VERSION} of {FORMAT} can be read; build the index again. "
+            f"Received: version {found[1]!r} of {found[0]!r}."
+        )
+
+
+def file_entries(directory: Path) -> dict[str, tuple[int, str]]:
+    """Returns size and hash of every file of a directory, by name."""
+    return {path.name: (path.stat().st_size, sha256_of(path)) for path in sorted(directory.iterdir())}
+
+
+class TokenIndex:
+    """An index on disk.
+
+    Attributes:
+        directory: Where it lies.
+        manifest: What it says of itself.
+
+    Example:
+        >>> index = TokenIndex.open("out/index")
+        >>> index.num_tokens, index.config.kind
+        (1000000, 'scann')
+    """
+
+    def __init__(self, directory: Path, manifest: IndexManifest) -> None:
+        self.directory = directory
+        self.manifest = manifest
+        self.num_tokens = manifest.num_tokens
+        self.num_documents = manifest.num_documents
+        self.dim = manifest.dim
+        self.config = manifest.config
+        self.encoder_fingerprint = manifest.encoder_fingerprint
+
+    @classmethod
+    def open(cls, directory: str | Path) -> TokenIndex:
+        """Opens a directory; sizes are checked, hashes only by `verify`.
+
+        Raises:
+            InputError: If it is unfinished, damaged or something else.
+        """
+        directory = Path(directory)
+        manifest = IndexManifest.read(directory)
+        for name, (size, _) in manifest.files.items():
+            path = directory / name
+            found = path.stat().st_size if path.is_file() else None
+            if found != size:
+                raise InputError(
+                    f"`{name}` of the token index should have {size} bytes; build the index again. "
+                    f"Received: {'no such file' if found is None else f'{found} bytes'}."
+                )
+        return cls(directory, manifest)
+
+    def verify(self) -> None:
+        """Reads every file and raises `InputError` for the first that is not the one written."""
+        for name, (_, digest) in self.manifest.files.items():
+            if sha256_of(self.directory / name) != digest:
+                raise InputError(
+                    "A file of the token index is not the one that was written; build the index again. "
+                    f"Received: {str(self.directory / name)!r}."
+                )
+
+    def array(self, name: str) -> np.ndarray:
+        """Returns the array of `{name}.npy`, mapped from the file."""
+        path = self.directory / f"{name}.npy"
+        if path.name not in self.manifest.files:
+            raise InputError(f"A {self.config.kind} index has no array of this name. Received: {name!r}.")
+        try:
+            return np.load(path, mmap_mode="r", allow_pickle=False)
+        except ValueError as error:
+            raise InputError(
+                "This file of the token index is no NumPy array; build the index again. "
+                f"Received: {str(path)!r}."
+            ) from error
+
+    @property
+    def document_offsets(self) -> np.ndarray:
+        """`[documents + 1]` int64."""
+        return self.array("document_offsets")
+
+    @property
+    def document_of_token(self) -> np.ndarray:
+        """`[tokens]` int32 document ordinals."""
+        return np.repeat(np.arange(self.num_documents, dtype=np.int32), np.diff(self.document_offsets))
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(size for size, _ in self.manifest.files.values())

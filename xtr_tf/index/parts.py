@@ -1,0 +1,240 @@
+"""Building an index on many machines: each shard of the vectors becomes a part, then parts are joined.
+
+Cells and codebooks are trained once, on a sample of all shards. The result is, file for file, what
+`build_index` makes in one process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from xtr_tf.config.schema import IndexConfig
+from xtr_tf.errors import InputError
+from xtr_tf.files import directory_aside, write_aside
+from xtr_tf.index.build import build_index
+from xtr_tf.index.folder import TokenIndex, file_entries
+from xtr_tf.index.quantizer import TokenQuantizer, train_quantizer, trained_quantizer
+from xtr_tf.vectors.manifest import MANIFEST_FILE
+from xtr_tf.vectors.runners import Runner
+from xtr_tf.vectors.store import TokenVectors
+
+_IDENTITY_FILE = "identity"
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexingJob:
+    """What a worker must know, as a task for a runner; paths are the same on every machine.
+
+    Attributes:
+        vectors: The directory of token vectors.
+        parts: Folder for the parts; that of `trained_part` must be there.
+        config: Of the index.
+        trained_part: The shard whose part was built first and holds what was trained.
+    """
+
+    vectors: str
+    parts: str
+    config: IndexConfig
+    trained_part: int
+
+    def load(self) -> TokenQuantizer | None:
+        """Cells and codebooks; once a process."""
+        return trained_quantizer(TokenIndex.open(self.part(self.trained_part)))
+
+    def run(self, shard: int, quantizer: TokenQuantizer | None) -> dict[str, int]:
+        """Makes sure that a shard's part is built."""
+        if not self.part(shard).exists():
+            source = TokenVectors.open(self.vectors).part(shard, shard + 1)
+            build_index(source, self.part(shard), self.config, quantizer)
+        return {"tokens_indexed": TokenIndex.open(self.part(shard)).num_tokens}
+
+    def part(self, shard: int) -> Path:
+        """The folder of a shard's part; it appears when it is whole."""
+        return Path(self.parts) / f"part-{shard:05d}"
+
+
+def build_in_parts(
+    vectors: str | Path, directory: str | Path, config: IndexConfig, runner: Runner
+) -> TokenIndex:
+    """Builds an index with a runner.
+
+    A build that was killed continues when it is called again: parts that were finished from the
+    same vectors and configuration are kept, beside the directory, until the end.
+
+    Args:
+        vectors: The directory of token vectors.
+        directory: A new directory, which appears when it is whole.
+        config: The kind of index and its parameters.
+        runner: What builds the parts.
+    """
+    corpus, directory = TokenVectors.open(vectors), Path(directory)
+    filled = [index for index, shard in enumerate(corpus.shards) if shard.entry.tokens]
+    if not filled:
+        raise InputError(
+            "An index needs at least one token; encode a corpus with text first. Received: 0 tokens."
+        )
+    parts = directory.with_name(f".{directory.name}.parts")
+    _prepare(parts, corpus, config)
+    job = IndexingJob(str(vectors), str(parts), config, trained_part=filled[0])
+    if not job.part(filled[0]).exists():
+        quantizer = None if config.kind == "exact" else train_quantizer(corpus, config)
+        build_index(corpus.part(filled[0], filled[0] + 1), job.part(filled[0]), config, quantizer)
+    pending = [index for index in filled if not job.part(index).exists()]
+    if pending:
+        runner(job, pending)
+    with directory_aside(directory) as aside:
+        joined = [IndexPart(TokenIndex.open(job.part(index))) for index in filled]
+        join_indexes(joined, corpus.document_offsets, aside)
+    shutil.rmtree(parts)
+    return TokenIndex.open(directory)
+
+
+def _prepare(parts: Path, corpus: TokenVectors, config: IndexConfig) -> None:
+    """Makes the folder of parts, without those of other vectors or another configuration."""
+    content = (corpus.directory / MANIFEST_FILE).read_bytes()
+    settings = json.dumps(dataclasses.asdict(config), sort_keys=True).encode()
+    identity = hashlib.sha256(content + settings).hexdigest().encode()
+    file = parts / _IDENTITY_FILE
+    if parts.exists() and not (file.is_file() and file.read_bytes() == identity):
+        shutil.rmtree(parts)
+    parts.mkdir(parents=True, exist_ok=True)
+    write_aside(file, identity)
+
+
+_BLOCK = 65_536
+_TRAINED = ("centres", "multipliers", "codebook")
+_IN_TOKEN_ORDER = {"scann": ("cells", "codes", "int8"), "exact": ("vectors",), "core": ()}
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexPart:
+    """An index, or some of it.
+
+    Attributes:
+        index: The index.
+        kept: `[tokens]` bool, which tokens to take; None takes all.
+    """
+
+    index: TokenIndex
+    kept: np.ndarray | None = None
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens to take."""
+        return self.index.num_tokens if self.kept is None else int(np.count_nonzero(self.kept))
+
+    def tokens(self) -> np.ndarray:
+        """`[num_tokens]` ordinals of the tokens to take."""
+        return np.arange(self.index.num_tokens) if self.kept is None else np.flatnonzero(self.kept)
+
+
+def join_indexes(parts: Sequence[IndexPart], document_offsets: np.ndarray, folder: Path) -> None:
+    """Writes the joint index into an empty folder.
+
+    Args:
+        parts: In the order of their tokens; at least one. What was trained is the first one's.
+        document_offsets: `[documents + 1]` int64, of the joint index.
+        folder: Where to; the caller makes sure that it appears only when it is whole.
+
+    Raises:
+        InputError: If the parts differ in what was trained, or do not have the documents' tokens.
+    """
+    first = parts[0].index
+    tokens = sum(part.num_tokens for part in parts)
+    _check(parts, tokens, int(document_offsets[-1]))
+    for name in _TRAINED:
+        if f"{name}.npy" in first.manifest.files:
+            shutil.copyfile(first.directory / f"{name}.npy", folder / f"{name}.npy")
+    for name in _IN_TOKEN_ORDER[first.config.kind]:
+        if f"{name}.npy" in first.manifest.files:
+            _concatenate(parts, name, tokens, folder)
+    if first.config.kind == "core":
+        _merge_cells(parts, tokens, folder)
+    np.save(folder / "document_offsets.npy", np.asarray(document_offsets, np.int64))
+    dataclasses.replace(
+        first.manifest,
+        num_tokens=tokens,
+        num_documents=len(document_offsets) - 1,
+        files=file_entries(folder),
+    ).write(folder)
+
+
+def _check(parts: Sequence[IndexPart], tokens: int, expected: int) -> None:
+    first = parts[0].index
+    for part in parts[1:]:
+        same = part.index.config == first.config and all(
+            part.index.manifest.files.get(f"{name}.npy") == first.manifest.files.get(f"{name}.npy")
+            for name in _TRAINED
+        )
+        if not same or part.index.encoder_fingerprint != first.encoder_fingerprint:
+            raise InputError(
+                "Only indexes of one encoder, one configuration and the same cells can be joined. "
+                f"Received: {part.index.directory} and {first.directory}."
+            )
+    if tokens != expected:
+        raise InputError(
+            f"The parts of an index must have the {expected} tokens of its documents. Received: {tokens}."
+        )
+
+
+def _concatenate(parts: Sequence[IndexPart], name: str, tokens: int, folder: Path) -> None:
+    joint = _create(folder, name, tokens, parts[0].index.array(name))
+    limit = 0
+    for part in parts:
+        array = part.index.array(name)
+        for start in range(0, len(array), _BLOCK):
+            rows = array[start : start + _BLOCK]
+            if part.kept is not None:
+                rows = rows[part.kept[start : start + _BLOCK]]
+            joint[limit : limit + len(rows)] = rows
+            limit += len(rows)
+    joint.flush()
+
+
+def _merge_cells(parts: Sequence[IndexPart], tokens: int, folder: Path) -> None:
+    """The arrays of a `core` index, whose vectors lie by cell and within a cell by token."""
+    located = [_locate(part) for part in parts]
+    cells = np.concatenate([cells for cells, _ in located])
+    num_cells = len(parts[0].index.array("centres"))
+    order = np.argsort(cells, kind="stable").astype(np.int32)
+    np.save(folder / "tokens.npy", order)
+    np.save(folder / "cell_offsets.npy", np.searchsorted(cells[order], np.arange(num_cells + 1)))
+    slots = np.empty_like(order)
+    slots[order] = np.arange(tokens, dtype=np.int32)
+    joint = _create(folder, "vectors", tokens, parts[0].index.array("vectors"))
+    first = 0
+    for part, (_, old_slots) in zip(parts, located, strict=True):
+        vectors = part.index.array("vectors")
+        for rows in _ranges(len(old_slots)):
+            joint[slots[first + rows.start : first + rows.stop]] = vectors[old_slots[rows]]
+        first += len(old_slots)
+    joint.flush()
+
+
+def _locate(part: IndexPart) -> tuple[np.ndarray, np.ndarray]:
+    """Cell and row of each token to take, in the order of tokens."""
+    index = part.index
+    order, offsets = index.array("tokens"), index.array("cell_offsets")
+    slots = np.empty_like(order)
+    slots[order] = np.arange(len(order), dtype=order.dtype)
+    taken = slots[part.tokens()]
+    cells = np.repeat(np.arange(len(offsets) - 1, dtype=np.int32), np.diff(offsets))
+    return cells[taken], taken
+
+
+def _ranges(length: int) -> Iterator[slice]:
+    for start in range(0, length, _BLOCK):
+        yield slice(start, min(start + _BLOCK, length))
+
+
+def _create(folder: Path, name: str, rows: int, like: np.ndarray) -> np.memmap:
+    return np.lib.format.open_memmap(
+        folder / f"{name}.npy", mode="w+", dtype=like.dtype, shape=(rows, *like.shape[1:])
+    )

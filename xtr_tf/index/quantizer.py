@@ -1,0 +1,145 @@
+"""What is trained before tokens are indexed: k-means cells, 4-bit codebooks, int8 scales.
+
+A trained quantiser encodes blocks of vectors independently of each other, so that shards of a
+corpus can be encoded by different processes. Knows nothing of files or TensorFlow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import faiss
+import numpy as np
+
+from xtr_tf.config.schema import IndexConfig
+from xtr_tf.errors import InputError
+from xtr_tf.index import anisotropic
+from xtr_tf.index.anisotropic import CODEWORDS
+from xtr_tf.index.folder import TokenIndex
+from xtr_tf.index.kmeans import nearest_centres, train_centres
+from xtr_tf.index.rules import number_of_cells, sample_size
+from xtr_tf.index.vector_source import VectorSource
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenQuantizer:
+    """Cells and codebooks, trained on a sample.
+
+    Attributes:
+        centres: `[cells, dim]` float32.
+        codebook: `[blocks, 16, dim / blocks]` float32 codewords of residuals.
+        multipliers: `[dim]` float32; int8 is the rounded product of a vector with them.
+        threshold: Of the anisotropic loss.
+    """
+
+    centres: np.ndarray
+    codebook: np.ndarray
+    multipliers: np.ndarray
+    threshold: float
+
+    def assign(self, vectors: np.ndarray) -> np.ndarray:
+        """Returns the nearest cell (L2) of each vector, `[tokens]` of `cell_dtype`."""
+        return nearest_centres(vectors.astype(np.float32, copy=False), self.centres).astype(self.cell_dtype)
+
+    def encode(self, vectors: np.ndarray, cells: np.ndarray) -> np.ndarray:
+        """Returns packed 4-bit codes, `[tokens, ceil(blocks / 2)]` uint8."""
+        codes = anisotropic.encode(vectors, self.centres, cells, self.codebook, self.threshold)
+        return anisotropic.pack(codes)
+
+    def to_int8(self, vectors: np.ndarray) -> np.ndarray:
+        """Returns `[tokens, dim]` int8; values beyond the sample's range are clipped."""
+        return np.clip(np.rint(vectors * self.multipliers), -127, 127).astype(np.int8)
+
+    @property
+    def cell_dtype(self) -> np.dtype:
+        """The smallest type that can number the cells."""
+        return np.dtype(np.uint16 if len(self.centres) <= 1 << 16 else np.int32)
+
+
+def train_quantizer(source: VectorSource, config: IndexConfig) -> TokenQuantizer:
+    """Trains on a random sample of the source.
+
+    Args:
+        source: The vectors to be indexed.
+        config: How many cells, how large a sample, how long.
+
+    Returns:
+        The quantiser.
+
+    Raises:
+        InputError: If there is nothing to train on, or blocks do not divide the vectors.
+    """
+    if source.num_tokens == 0:
+        raise InputError(
+            "An index needs at least one token; encode a corpus with text first. Received: 0 tokens."
+        )
+    if source.dim % config.dims_per_block:
+        raise InputError(
+            f"`index.dims_per_block` must divide the width of the vectors, {source.dim}. "
+            f"Received: {config.dims_per_block}."
+        )
+    cells = min(config.cells or number_of_cells(source.num_tokens), source.num_tokens)
+    size = config.sample_size or sample_size(source.num_tokens, cells)
+    generator = np.random.default_rng(config.seed)
+    chosen = generator.choice(source.num_tokens, min(max(size, cells), source.num_tokens), replace=False)
+    sample = source.take(np.sort(chosen))
+    if not np.isfinite(sample).all():
+        raise InputError("Token vectors must be finite; encode the corpus again. Received: NaN or infinity.")
+    centres = train_centres(sample, cells, config.training_rounds, config.seed + 1)
+    residuals = sample - centres[nearest_centres(sample, centres)]
+    return TokenQuantizer(
+        centres=centres,
+        codebook=_train_codebook(residuals, config.dims_per_block),
+        multipliers=(127.0 / np.maximum(np.abs(sample).max(axis=0), 1e-6)).astype(np.float32),
+        threshold=config.anisotropic_threshold,
+    )
+
+
+def quantizer_of(index: TokenIndex) -> TokenQuantizer:
+    """Returns what a `scann` index was made with, to index more documents in the same way."""
+    return TokenQuantizer(
+        centres=np.array(index.array("centres")),
+        codebook=np.array(index.array("codebook")),
+        multipliers=np.array(index.array("multipliers")),
+        threshold=index.config.anisotropic_threshold,
+    )
+
+
+def _train_codebook(residuals: np.ndarray, dims_per_block: int) -> np.ndarray:
+    if len(residuals) < anisotropic.CODEWORDS:
+        residuals = np.resize(residuals, (anisotropic.CODEWORDS, residuals.shape[1]))
+    blocks = residuals.shape[1] // dims_per_block
+    quantizer = faiss.ProductQuantizer(residuals.shape[1], blocks, 4)
+    quantizer.cp.min_points_per_centroid = 1
+    with _one_thread():
+        quantizer.train(np.ascontiguousarray(residuals))
+    return faiss.vector_to_array(quantizer.centroids).reshape(blocks, anisotropic.CODEWORDS, dims_per_block)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Many tiny k-means problems are faster without threads that wait for each other."""
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
+
+
+def trained_quantizer(index: TokenIndex) -> TokenQuantizer | None:
+    """The cells and codebooks of an index; None of an exact one, which has none."""
+    if index.config.kind == "exact":
+        return None
+    if index.config.kind == "scann":
+        return quantizer_of(index)
+    return TokenQuantizer(
+        centres=np.array(index.array("centres")),
+        codebook=np.empty(
+            (0, CODEWORDS, index.config.dims_per_block), np.float32
+        ),  # vectors are kept instead
+        multipliers=np.array(index.array("multipliers")),
+        threshold=index.config.anisotropic_threshold,
+    )

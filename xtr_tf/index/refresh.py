@@ -1,0 +1,138 @@
+"""A whole refresh: encode what is new, make the next version of the vectors and of the index."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import tempfile
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+import numpy as np
+
+from xtr_tf.config.retrieval import EncodingConfig
+from xtr_tf.errors import InputError
+from xtr_tf.index.folder import TokenIndex
+from xtr_tf.index.quantizer import trained_quantizer
+from xtr_tf.index.update import TrainingState, advice, check_belongs, check_encoder, drift, update_index
+from xtr_tf.model.folder import read_manifest
+from xtr_tf.vectors.encode import encode_corpus
+from xtr_tf.vectors.manifest import MANIFEST_FILE
+from xtr_tf.vectors.runners import Runner, run_locally
+from xtr_tf.vectors.store import TokenVectors
+from xtr_tf.vectors.update import DocumentChanges, compare_documents, update_vectors
+
+
+@dataclasses.dataclass(frozen=True)
+class RefreshReport:
+    """What a refresh changed.
+
+    Attributes:
+        changes: Documents.
+        index: The new version.
+        vectors: Its token vectors.
+        tokens_before: In the last version.
+        tokens_added: Assigned and coded in this refresh.
+        documents_encoded: Run through the encoder in this refresh.
+        drift: How much farther new tokens lie from their cells; 1 where that means nothing.
+        advice: Why cells and codebooks should be trained anew, or "".
+        seconds: Time taken.
+    """
+
+    changes: DocumentChanges
+    index: TokenIndex
+    vectors: TokenVectors
+    tokens_before: int
+    tokens_added: int
+    documents_encoded: int
+    drift: float
+    advice: str
+    seconds: float
+
+
+def refresh_index(
+    index: str | Path,
+    vectors: str | Path,
+    out: str | Path,
+    vectors_out: str | Path,
+    *,
+    add: str | Path | None = None,
+    delete: Collection[str] = (),
+    model: str | Path | None = None,
+    runner: Runner = run_locally,
+) -> RefreshReport:
+    """Makes the next version of an index.
+
+    Args:
+        index: The last version.
+        vectors: The token vectors it was built from.
+        out: Directory of the new index.
+        vectors_out: Directory of its token vectors.
+        add: New and changed documents: a corpus, or a directory of token vectors.
+        delete: Ids of documents to leave out.
+        model: The encoder, to encode a corpus with.
+        runner: What encodes it.
+
+    Raises:
+        InputError: If anything given cannot be used; nothing is left behind.
+    """
+    started = time.monotonic()
+    last, base = TokenIndex.open(index), TokenVectors.open(vectors)
+    check_belongs(last, base, np.ones(last.num_documents, bool))
+    for path in (Path(out), Path(vectors_out)):
+        if path.exists():
+            raise InputError(
+                f"A refresh makes a new directory; choose another name. Received: {str(path)!r}."
+            )
+    if add is None and not delete:
+        raise InputError("A refresh needs documents to add or ids to delete. Received: neither.")
+    Path(vectors_out).parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=Path(vectors_out).parent, prefix=".refresh-") as work:
+        added, encoded = _added(base, add, model, Path(work) / "added", runner)
+        changes = compare_documents(base, added, delete)
+        new_vectors = update_vectors(base, added, changes, vectors_out)
+    try:
+        new_index = update_index(last, new_vectors, changes.kept, out)
+    except BaseException:
+        shutil.rmtree(vectors_out)
+        raise
+    stay = int(new_vectors.document_offsets[changes.kept.sum()])
+    quantizer = trained_quantizer(last)
+    ratio = drift(quantizer, new_vectors, stay) if quantizer else 1.0
+    return RefreshReport(
+        changes=changes,
+        index=new_index,
+        vectors=new_vectors,
+        tokens_before=base.num_tokens,
+        tokens_added=new_vectors.num_tokens - stay,
+        documents_encoded=encoded,
+        drift=ratio,
+        advice=advice(TrainingState.read(new_index), new_index.num_tokens, ratio) if quantizer else "",
+        seconds=time.monotonic() - started,
+    )
+
+
+def _added(
+    base: TokenVectors, add: str | Path | None, model: str | Path | None, work: Path, runner: Runner
+) -> tuple[TokenVectors | None, int]:
+    """The documents to add as vectors, and how many of them had to be encoded."""
+    if add is None:
+        return None, 0
+    if (Path(add) / MANIFEST_FILE).is_file():
+        return TokenVectors.open(add), 0
+    if model is None:
+        raise InputError(
+            "A corpus to add must be encoded: name the index's encoder, or add token vectors. "
+            f"Received: {str(add)!r} without a model."
+        )
+    check_encoder(base.encoder_fingerprint, read_manifest(Path(model)).fingerprint)
+    report = encode_corpus(add, model, work, _config_of(base), reuse=base.directory, runner=runner)
+    return TokenVectors.open(work), report.counters["documents_encoded"]
+
+
+def _config_of(base: TokenVectors) -> EncodingConfig:
+    """The configuration that gives new vectors the base's settings."""
+    settings = dict(base.manifest.settings)
+    settings["skip_pieces"] = tuple(settings.get("skip_pieces", ()))
+    return EncodingConfig(**settings, keep_text=next(base.documents()).text is not None)

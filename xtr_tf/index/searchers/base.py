@@ -1,0 +1,121 @@
+"""The protocol of token searchers. Knows nothing of how tokens are stored, scored or exported."""
+
+from __future__ import annotations
+
+import abc
+
+import tensorflow as tf
+
+from xtr_tf.scoring.token_hits import TokenHits
+
+
+class TokenSearcher(tf.Module, abc.ABC):
+    """Finds the `k_prime` document tokens with the largest inner product for each query token.
+
+    A searcher keeps its index in `tf.Variable`s (never in graph constants), so that it can be an
+    attribute of a `tf.Module` that is saved, and it answers the same in every loader.
+
+    Attributes:
+        num_tokens: Document tokens in the index.
+        dim: Width of a token vector.
+
+    Example:
+        >>> searcher = ExactSearcher(vectors)
+        >>> hits = searcher.search(queries, tf.constant(1000), tf.constant(0))
+        >>> hits.scores.shape
+        TensorShape([32, 1000])
+    """
+
+    num_tokens: int
+    dim: int
+
+    def search(
+        self,
+        query_vectors: tf.Tensor,
+        k_prime: tf.Tensor,
+        leaves: tf.Tensor,
+        row_lengths: tf.Tensor | None = None,
+    ) -> TokenHits:
+        """Searches all query tokens of a batch at once.
+
+        Args:
+            query_vectors: `[rows, dim]` float32, the valid query tokens of all queries, flattened.
+            k_prime: Scalar int32, at least 1; more than the index holds means all of it.
+            leaves: Scalar int32, the cells to look into; 0 leaves it to the index's own rule.
+                A searcher without cells ignores it.
+            row_lengths: `[queries]` int32, how many of the rows belong to each query, so that its
+                hits do not depend on its neighbours; None for rows of one query.
+
+        Returns:
+            The hits, `[rows, columns]`.
+
+        Raises:
+            tf.errors.InvalidArgumentError: For an impossible `k_prime` or `leaves`, or a vector
+                that is not finite. Inside a graph the error comes when it runs.
+        """
+        k_prime = tf.convert_to_tensor(k_prime, tf.int32)
+        leaves = tf.convert_to_tensor(leaves, tf.int32)
+        query_vectors = tf.ensure_shape(query_vectors, [None, self.dim])
+        checks = [
+            tf.debugging.Assert(k_prime >= 1, ["`k_prime` must be at least 1. Received:", k_prime]),
+            tf.debugging.Assert(leaves >= 0, ["`leaves` must be 0 (automatic) or more. Received:", leaves]),
+            tf.debugging.Assert(
+                tf.reduce_all(tf.math.is_finite(query_vectors)),
+                ["Query vectors must be finite; encode the query again. Received: NaN or infinity"],
+            ),
+        ]
+        if row_lengths is None:
+            row_lengths = tf.shape(query_vectors)[:1]
+        with tf.control_dependencies([check for check in checks if check is not None]):
+            return self._search(
+                tf.identity(query_vectors),
+                tf.minimum(k_prime, self.num_tokens),
+                tf.identity(leaves),
+                row_lengths,
+            )
+
+    def vectors_of(self, tokens: tf.Tensor) -> tf.Tensor | None:
+        """The vectors of `[any]` token ordinals, `[any, dim]` float32, as near as the index keeps them.
+
+        Returns:
+            The vectors, or None where the index keeps only codes.
+        """
+        return None
+
+    @abc.abstractmethod
+    def _search(
+        self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, row_lengths: tf.Tensor
+    ) -> TokenHits:
+        """Searches with arguments already checked: `1 <= k_prime <= num_tokens`, `leaves >= 0`."""
+
+
+def number_of_leaves(
+    requested: tf.Tensor,
+    k_prime: tf.Tensor,
+    configured: int,
+    num_cells: int,
+    num_tokens: int,
+    share: float,
+    tokens_per_k_prime: float,
+) -> tf.Tensor:
+    """Returns the request's number of cells, else the index's, else one by rule.
+
+    The rule takes a share of the cells, or more where k' needs it: cells with at least
+    `tokens_per_k_prime` times k' tokens.
+
+    Args:
+        requested: Scalar int32, 0 for none.
+        k_prime: Scalar int32.
+        configured: Of the index, 0 for none.
+        num_cells: Cells in all.
+        num_tokens: Tokens in all.
+        share: Least share of the cells.
+        tokens_per_k_prime: Tokens to look at for each that is wanted.
+
+    Returns:
+        Scalar int32 from 1 to `num_cells`.
+    """
+    needed = tf.cast(k_prime, tf.float32) * (tokens_per_k_prime * num_cells / num_tokens)
+    by_rule = tf.maximum(tf.cast(tf.math.ceil(needed), tf.int32), round(share * num_cells))
+    default = tf.constant(configured) if configured else by_rule
+    return tf.clip_by_value(tf.where(requested > 0, requested, default), 1, num_cells)

@@ -1,0 +1,81 @@
+"""Brute force in stock TensorFlow ops: slow, exact, and what every other searcher is measured by."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from xtr_tf.errors import InputError
+from xtr_tf.index.searchers.base import TokenSearcher
+from xtr_tf.scoring.token_hits import TokenHits, hits_from_padded
+
+# Similarities held at once: 64 MiB of float32, however many query tokens and documents there are.
+_MAX_SIMILARITIES = 1 << 24
+
+
+class ExactSearcher(TokenSearcher):
+    """Scores every token, block by block, and merges a running top-k'.
+
+    Equal scores are ranked by token order. Memory beyond the index itself is bounded by
+    one block of similarities and `[rows, 2 k']` candidates.
+
+    Args:
+        vectors: `[tokens, dim]` float array of token vectors.
+        dtype: What they are kept as: `float32`, `float16` or `bfloat16`.
+    """
+
+    def __init__(self, vectors: np.ndarray, dtype: str = "float32") -> None:
+        super().__init__(name="exact_searcher")
+        check_vectors(vectors)
+        if dtype not in ("float32", "float16", "bfloat16"):
+            raise InputError(f"An exact index keeps float32, float16 or bfloat16. Received: {dtype!r}.")
+        self.num_tokens, self.dim = (int(size) for size in vectors.shape)
+        kept = tf.as_dtype(dtype)
+        self.vectors = tf.Variable(vectors.astype(kept.as_numpy_dtype), trainable=False, name="vectors")
+
+    def vectors_of(self, tokens: tf.Tensor) -> tf.Tensor:
+        """The vectors of `[any]` token ordinals, `[any, dim]` float32."""
+        return tf.cast(tf.gather(self.vectors, tokens), tf.float32)
+
+    def _search(
+        self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, row_lengths: tf.Tensor
+    ) -> TokenHits:
+        rows = tf.shape(query_vectors)[0]
+        block = tf.clip_by_value(_MAX_SIMILARITIES // tf.maximum(rows, 1), 1024, self.num_tokens)
+
+        def merge(start: tf.Tensor, ids: tf.Tensor, scores: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            end = tf.minimum(start + block, self.num_tokens)
+            vectors = tf.cast(self.vectors[start:end], tf.float32)
+            found = tf.math.top_k(
+                tf.matmul(query_vectors, vectors, transpose_b=True), tf.minimum(k_prime, end - start)
+            )
+            scores = tf.concat([scores, found.values], axis=1)
+            ids = tf.concat([ids, found.indices + start], axis=1)
+            best = tf.math.top_k(scores, tf.minimum(k_prime, tf.shape(scores)[1]))
+            return end, tf.gather(ids, best.indices, batch_dims=1), best.values
+
+        _, ids, scores = tf.while_loop(
+            cond=lambda start, *_: start < self.num_tokens,
+            body=merge,
+            loop_vars=(tf.constant(0), tf.zeros([rows, 0], tf.int32), tf.zeros([rows, 0])),
+            shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, None]), tf.TensorShape([None, None])),
+            parallel_iterations=1,
+        )
+        return hits_from_padded(ids, scores, tf.ones_like(ids, tf.bool))
+
+
+def check_vectors(vectors: np.ndarray) -> None:
+    """Raises `InputError` unless `vectors` is a non-empty `[tokens, dim]` array of finite floats."""
+    is_float = np.issubdtype(vectors.dtype, np.floating) or vectors.dtype == tf.bfloat16.as_numpy_dtype
+    if vectors.ndim != 2 or not is_float:
+        raise InputError(
+            "Token vectors must be a [tokens, dim] array of floats. "
+            f"Received: shape {vectors.shape} of {vectors.dtype}."
+        )
+    if 0 in vectors.shape:
+        raise InputError(
+            "An index needs at least one token; encode a corpus with text first. "
+            f"Received: shape {vectors.shape}."
+        )
+    if not np.isfinite(vectors).all():
+        raise InputError("Token vectors must be finite; encode the corpus again. Received: NaN or infinity.")

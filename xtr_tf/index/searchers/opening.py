@@ -1,0 +1,84 @@
+"""From an index directory to the searcher it was made for."""
+
+from __future__ import annotations
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+
+from xtr_tf.index.folder import TokenIndex
+from xtr_tf.index.searchers.base import TokenSearcher
+
+
+def searcher_from_index(index: TokenIndex) -> TokenSearcher:
+    """Loads an index into the variables of a new searcher.
+
+    ScaNN is imported only for an index of its kind.
+
+    Args:
+        index: An opened index.
+
+    Returns:
+        The searcher; one of several shards where the index's configuration asks for them.
+    """
+    shards = index.config.num_shards
+    if shards == 1:
+        return _searcher(index, slice(None))
+    from xtr_tf.index.searchers.sharded import ShardedSearcher
+
+    bounds = np.arange(shards + 1) * index.num_tokens // shards
+    parts = [slice(start, end) for start, end in itertools.pairwise(bounds) if end > start]
+    return ShardedSearcher([_searcher(index, part) for part in parts])
+
+
+def _searcher(index: TokenIndex, part: slice) -> TokenSearcher:
+    return {"exact": _exact, "scann": _scann, "core": _core}[index.config.kind](index, part)
+
+
+def _exact(index: TokenIndex, part: slice) -> TokenSearcher:
+    from xtr_tf.index.searchers.exact import ExactSearcher
+
+    dtype = index.config.dtype or "float16"
+    return ExactSearcher(_vectors(index.array("vectors")[part], dtype), dtype)
+
+
+def _scann(index: TokenIndex, part: slice) -> TokenSearcher:
+    from xtr_tf.index.searchers.scann import ScannSearcher
+
+    config = index.config
+    return ScannSearcher(
+        centres=index.array("centres"),
+        codebook=index.array("codebook"),
+        cells=index.array("cells")[part],
+        codes=index.array("codes")[part],
+        int8_vectors=index.array("int8")[part] if config.reordering else None,
+        multipliers=index.array("multipliers") if config.reordering else None,
+        leaves=config.leaves,
+        parallel_searches=config.parallel_searches,
+    )
+
+
+def _core(index: TokenIndex, part: slice) -> TokenSearcher:
+    from xtr_tf.index.searchers.core import CoreSearcher
+
+    centres = index.array("centres")
+    tokens, offsets = index.array("tokens"), index.array("cell_offsets")
+    vectors = index.array("vectors")
+    first, end, _ = part.indices(index.num_tokens)
+    if end - first < index.num_tokens:
+        kept = np.flatnonzero((tokens >= first) & (tokens < end))
+        offsets = np.searchsorted(kept, offsets)
+        tokens, vectors = tokens[kept] - first, vectors[kept]
+    return CoreSearcher(
+        centres=centres,
+        cell_offsets=offsets,
+        vectors=_vectors(vectors, index.config.dtype or "int8"),
+        tokens=tokens,
+        multipliers=index.array("multipliers"),
+        leaves=index.config.leaves,
+    )
+
+
+def _vectors(stored: np.ndarray, dtype: str) -> np.ndarray:
+    return stored.view(ml_dtypes.bfloat16) if dtype == "bfloat16" else stored

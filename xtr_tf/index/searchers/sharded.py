@@ -1,0 +1,64 @@
+"""Several searchers over parts of a corpus as one, merged exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from xtr_tf.errors import InputError
+from xtr_tf.index.searchers.base import TokenSearcher
+from xtr_tf.scoring.token_hits import TokenHits, hits_from_padded
+
+
+class ShardedSearcher(TokenSearcher):
+    """Searches every shard and keeps the best `k_prime` tokens of all of them.
+
+    Cut-offs are those of the merged list: what a document of one shard is imputed with depends on
+    what the other shards hold, as in an unsharded index. `leaves` is the number of cells in each.
+
+    Args:
+        shards: Searchers of consecutive parts of the corpus, in its order.
+    """
+
+    def __init__(self, shards: Sequence[TokenSearcher]) -> None:
+        super().__init__(name="sharded_searcher")
+        if not shards or any(shard.dim != shards[0].dim for shard in shards):
+            raise InputError(
+                "Shards must be at least one searcher, all of the same width. "
+                f"Received: widths {[shard.dim for shard in shards]}."
+            )
+        self.shards = list(shards)
+        self.num_tokens = sum(shard.num_tokens for shard in shards)
+        self.dim = shards[0].dim
+
+    def vectors_of(self, tokens: tf.Tensor) -> tf.Tensor | None:
+        """The vectors of `[any]` token ordinals, `[any, dim]` float32, from the shards that hold them."""
+        ends = np.cumsum([shard.num_tokens for shard in self.shards])
+        owners = tf.searchsorted(tf.constant(ends, tokens.dtype), tokens, side="right")
+        places, vectors = [], []
+        for number, shard in enumerate(self.shards):
+            mine = tf.where(owners == number)[:, 0]
+            kept = shard.vectors_of(tf.gather(tokens, mine) - (ends[number] - shard.num_tokens))
+            if kept is None:
+                return None
+            places.append(mine)
+            vectors.append(kept)
+        order = tf.math.invert_permutation(tf.concat(places, axis=0))
+        return tf.gather(tf.concat(vectors, axis=0), order)
+
+    def _search(
+        self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, row_lengths: tf.Tensor
+    ) -> TokenHits:
+        found, first = [], 0
+        for shard in self.shards:
+            hits = shard.search(query_vectors, k_prime, leaves, row_lengths)
+            found.append(hits._replace(token_ids=hits.token_ids + first))
+            first += shard.num_tokens
+        ids = tf.concat([hits.token_ids for hits in found], axis=1)
+        scores = tf.concat([hits.scores for hits in found], axis=1)
+        best = tf.math.top_k(scores, tf.minimum(k_prime, tf.shape(scores)[1]))
+        return hits_from_padded(
+            tf.gather(ids, best.indices, batch_dims=1), best.values, best.values > -float("inf")
+        )

@@ -1,0 +1,151 @@
+"""A new version of an index from the last one and the vectors of what has come.
+
+Tokens that stay keep their cells and codes, which are copied without those that go; only tokens
+that come are assigned and coded, by the index's own cells and codebooks. So the new index is the
+one that a full build with these cells and codebooks would make, and nothing in it is masked or
+waiting to be compacted. When to train new cells is `retraining.py`'s business.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from xtr_tf.errors import InputError
+from xtr_tf.files import directory_aside
+from xtr_tf.index.build import build_index
+from xtr_tf.index.folder import TokenIndex
+from xtr_tf.index.parts import IndexPart, join_indexes
+from xtr_tf.index.quantizer import TokenQuantizer, trained_quantizer
+from xtr_tf.vectors.store import TokenVectors
+
+
+def update_index(
+    index: TokenIndex, vectors: TokenVectors, kept: np.ndarray, directory: str | Path
+) -> TokenIndex:
+    """Writes the index of `vectors`, of which a part is in `index` already.
+
+    Args:
+        index: The last version.
+        vectors: The new version's vectors, of `update_vectors`: shards of documents that stay,
+            then shards of new ones.
+        kept: `[documents of the last version]` bool.
+        directory: A new directory, which appears when it is whole.
+
+    Raises:
+        InputError: If the directory exists, or the index is not of these documents or encoder.
+    """
+    directory = Path(directory)
+    if directory.exists():
+        raise InputError(
+            f"A refresh makes a new directory; choose another name. Received: {str(directory)!r}."
+        )
+    check_belongs(index, vectors, kept)
+    old = IndexPart(index, np.repeat(kept, np.diff(index.document_offsets)))
+    new = vectors.shards_from(old.num_tokens)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".refresh-") as work:
+        parts = [old]
+        if new.num_tokens:
+            built = build_index(new, Path(work) / "new", index.config, trained_quantizer(index))
+            parts.append(IndexPart(built))
+        with directory_aside(directory) as aside:
+            TrainingState.of(index).write(aside)
+            join_indexes(parts, vectors.document_offsets, aside)
+    return TokenIndex.open(directory)
+
+
+def check_belongs(index: TokenIndex, vectors: TokenVectors, kept: np.ndarray) -> None:
+    """Raises `InputError` unless `vectors` begin with the documents of `index` that are kept."""
+    check_encoder(index.encoder_fingerprint, vectors.encoder_fingerprint)
+    counts = np.diff(index.document_offsets)
+    stay = int(np.count_nonzero(kept)) if len(kept) == len(counts) else -1
+    if stay < 0 or not np.array_equal(np.diff(vectors.document_offsets)[:stay], counts[kept]):
+        raise InputError(
+            "These token vectors are not the ones the index was built from; give those. "
+            f"Received: {vectors.directory} for {index.directory}."
+        )
+
+
+def check_encoder(expected: str, found: str) -> None:
+    """Raises `InputError` unless both are fingerprints of one encoder."""
+    if expected != found:
+        raise InputError(
+            "An index takes only vectors of its own encoder; encode with that one or build a new index. "
+            f"Received: encoder {found[:12]} instead of {expected[:12]}."
+        )
+
+
+STATE_FILE = "refresh.json"
+GROWTH_LIMIT = 2.0
+DRIFT_LIMIT = 1.1
+_SAMPLE = 16_384
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingState:
+    """What a refreshed index remembers.
+
+    Attributes:
+        trained_tokens: Tokens of the corpus that cells and codebooks were trained on.
+        refreshes: How many refreshes they have served.
+    """
+
+    trained_tokens: int
+    refreshes: int
+
+    @classmethod
+    def read(cls, index: TokenIndex) -> TrainingState:
+        """The state of an index; one that was never refreshed has no file."""
+        path = index.directory / STATE_FILE
+        return cls(**json.loads(path.read_bytes())) if path.is_file() else cls(index.num_tokens, 0)
+
+    @classmethod
+    def of(cls, last: TokenIndex) -> TrainingState:
+        """The state of the version after `last`."""
+        state = cls.read(last)
+        return cls(state.trained_tokens, state.refreshes + 1)
+
+    def write(self, folder: Path) -> None:
+        """Writes the file."""
+        (folder / STATE_FILE).write_text(json.dumps(dataclasses.asdict(self)))
+
+
+def drift(quantizer: TokenQuantizer, vectors: TokenVectors, stay: int, seed: int = 0) -> float:
+    """How much farther tokens that came lie from their cells than those that stayed.
+
+    Args:
+        quantizer: The cells.
+        vectors: Tokens that stayed, then those that came.
+        stay: How many stayed.
+        seed: Of the samples.
+
+    Returns:
+        The ratio of mean squared distances, or 1 if either part is empty.
+    """
+    generator = np.random.default_rng(seed)
+
+    def mean_distance(first: int, last: int) -> float:
+        chosen = generator.choice(last - first, min(_SAMPLE, last - first), replace=False)
+        sample = vectors.take(first + np.sort(chosen))
+        residuals = sample - quantizer.centres[quantizer.assign(sample)]
+        return float(np.square(residuals).sum(axis=1).mean())
+
+    if stay in (0, vectors.num_tokens):
+        return 1.0
+    before = mean_distance(0, stay)
+    return mean_distance(stay, vectors.num_tokens) / before if before else 1.0
+
+
+def advice(state: TrainingState, num_tokens: int, drift_ratio: float) -> str:
+    """Why new cells should be trained, or "" if they need not be."""
+    growth = num_tokens / state.trained_tokens
+    if not 1 / GROWTH_LIMIT <= growth <= GROWTH_LIMIT:
+        return f"the index has {growth:.2f} times the tokens its cells were trained for"
+    if drift_ratio > DRIFT_LIMIT:
+        return f"new tokens lie {drift_ratio:.2f} times as far from their cells as old ones"
+    return ""

@@ -1,0 +1,211 @@
+"""`encoder.json`: what an encoder's directory says about itself, and the proof that it is whole.
+
+Needs no TensorFlow: an importer that streams weights into a directory writes the same file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+
+from xtr_tf.config.schema import Dtype, EncoderConfig, TokenizerConfig
+from xtr_tf.errors import InputError
+from xtr_tf.files import staged_directory
+from xtr_tf.model.encoder import Encoder
+from xtr_tf.model.tokenizer import Tokenizer
+
+MANIFEST_FILE = "encoder.json"
+WEIGHTS_FILE = "weights.safetensors"
+TOKENIZER_FILE = "tokenizer.model"
+
+_FORMAT = "xtr-tf encoder"
+_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """What `encoder.json` holds.
+
+    Attributes:
+        encoder: The encoder's shape.
+        tokenizer: Its tokenizer's settings, with the path of the directory's own model file.
+        fingerprint: SHA-256, in hexadecimal, of the configuration, the weights and the
+            tokenizer's model: two encoders with the same one give the same vectors.
+    """
+
+    encoder: EncoderConfig
+    tokenizer: TokenizerConfig
+    fingerprint: str
+
+
+def write_manifest(directory: Path, encoder: EncoderConfig, tokenizer: TokenizerConfig) -> str:
+    """Completes a directory that already holds the weights and the tokenizer's model.
+
+    Returns:
+        The fingerprint.
+    """
+    settings = {"encoder": dataclasses.asdict(encoder), "tokenizer": dataclasses.asdict(tokenizer)}
+    del settings["tokenizer"]["model"]
+    fingerprint = _fingerprint(directory, settings)
+    content = {"format": _FORMAT, "version": _VERSION, "fingerprint": fingerprint, **settings}
+    (directory / MANIFEST_FILE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    return fingerprint
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Reads `encoder.json` and checks the other files against its fingerprint.
+
+    Raises:
+        InputError: The directory is not an encoder's, is incomplete, or was changed.
+    """
+    content = _read_json(directory)
+    settings = {name: content[name] for name in ("encoder", "tokenizer")}
+    try:
+        manifest = Manifest(
+            encoder=EncoderConfig(**settings["encoder"]),
+            tokenizer=TokenizerConfig(**settings["tokenizer"], model=str(directory / TOKENIZER_FILE)),
+            fingerprint=content["fingerprint"],
+        )
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"The encoder's {MANIFEST_FILE} cannot be understood ({error}); save the encoder again. "
+            f"Received: {str(directory / MANIFEST_FILE)!r}."
+        ) from error
+    for name in (WEIGHTS_FILE, TOKENIZER_FILE):
+        if not (directory / name).is_file():
+            raise InputError(
+                f"The encoder's {name} is missing; copy the whole directory. Received: {str(directory)!r}."
+            )
+    if _fingerprint(directory, settings) != manifest.fingerprint:
+        raise InputError(
+            "The encoder's files do not match its fingerprint: they are truncated or were changed; "
+            f"copy the directory again. Received: {str(directory)!r}."
+        )
+    return manifest
+
+
+def _read_json(directory: Path) -> dict[str, Any]:
+    path = directory / MANIFEST_FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"An encoder's directory has a readable {MANIFEST_FILE}; give one that `xtr-tf` wrote. "
+            f"Received: {str(directory)!r}."
+        ) from error
+    required = {"format", "version", "fingerprint", "encoder", "tokenizer"}
+    if not isinstance(content, dict) or not required <= content.keys() or content["format"] != _FORMAT:
+        raise InputError(
+            f"{MANIFEST_FILE} does not describe an encoder of xtr-tf; give a directory that it wrote. "
+            f"Received: {str(path)!r}."
+        )
+    if content["version"] != _VERSION:
+        raise InputError(
+            f"Only version {_VERSION} of an encoder's directory can be read; upgrade xtr-tf. "
+            f"Received: version {content['version']!r} in {str(path)!r}."
+        )
+    return content
+
+
+def _fingerprint(directory: Path, settings: dict[str, Any]) -> str:
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    for name in (TOKENIZER_FILE, WEIGHTS_FILE):
+        with (directory / name).open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+Storage = Literal["float32", "float16", "bfloat16"]
+_STORAGE_DTYPES: dict[str, Any] = {
+    "float32": np.float32,
+    "float16": np.float16,
+    "bfloat16": ml_dtypes.bfloat16,
+}
+
+
+def save_encoder(
+    directory: str | Path,
+    encoder: Encoder,
+    tokenizer: Tokenizer,
+    storage: Storage = "float32",
+    overwrite: bool = False,
+) -> str:
+    """Writes an encoder and its tokenizer.
+
+    Args:
+        directory: Where to; appears only when complete.
+        encoder: The encoder.
+        tokenizer: The tokenizer whose ids it was trained on.
+        storage: Precision of the weights on disk; the 16-bit ones halve the directory.
+        overwrite: Whether to replace a directory that is already there.
+
+    Returns:
+        The encoder's fingerprint.
+    """
+    from safetensors.numpy import save_file
+
+    if storage not in _STORAGE_DTYPES:
+        raise InputError(f"`storage` must be one of {sorted(_STORAGE_DTYPES)}. Received: {storage!r}.")
+    if tokenizer.vocabulary_size > encoder.config.vocabulary_size:
+        raise InputError(
+            "The tokenizer has more pieces than the encoder has embeddings; save it with its own tokenizer. "
+            f"Received: {tokenizer.vocabulary_size} pieces, {encoder.config.vocabulary_size} embeddings."
+        )
+    with staged_directory(Path(directory), overwrite) as staging:
+        weights = {
+            name: weight.astype(_STORAGE_DTYPES[storage], copy=False)
+            for name, weight in encoder.get_canonical_weights().items()
+        }
+        save_file(weights, staging / WEIGHTS_FILE)
+        (staging / WEIGHTS_FILE).chmod(0o644)  # safetensors makes its files private
+        (staging / TOKENIZER_FILE).write_bytes(tokenizer.model_bytes)
+        return write_manifest(staging, encoder.config, tokenizer.config)
+
+
+def load_encoder(directory: str | Path, dtype: Dtype | None = None) -> tuple[Encoder, Tokenizer]:
+    """Reads what `save_encoder` wrote.
+
+    Args:
+        directory: The directory.
+        dtype: The dtype policy to compute with, instead of the one it was saved with.
+
+    Returns:
+        The encoder and its tokenizer.
+
+    Raises:
+        InputError: The directory is not an encoder's, is incomplete, or was changed.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    directory = Path(directory)
+    manifest = read_manifest(directory)
+    config = manifest.encoder if dtype is None else dataclasses.replace(manifest.encoder, dtype=dtype)
+    encoder = Encoder(config, seed=None)
+    try:
+        with safe_open(directory / WEIGHTS_FILE, framework="numpy") as file:
+            encoder.set_canonical_weights({name: _StoredWeight(file, name) for name in file.keys()})  # noqa: SIM118
+    except SafetensorError as error:
+        raise InputError(
+            f"The encoder's weights are truncated or damaged ({error}); copy the directory again. "
+            f"Received: {str(directory / WEIGHTS_FILE)!r}."
+        ) from error
+    return encoder, Tokenizer(manifest.tokenizer)
+
+
+class _StoredWeight:
+    """A weight that is read from its file when NumPy asks for it."""
+
+    def __init__(self, file: Any, name: str) -> None:
+        self._file = file
+        self._name = name
+        self.shape = tuple(file.get_slice(name).get_shape())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self._file.get_tensor(self._name), dtype=dtype)

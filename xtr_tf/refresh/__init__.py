@@ -1,1 +1,0 @@
-"""New versions of token vectors and indexes, made from the last ones and from what has changed."""

@@ -1,0 +1,122 @@
+"""From directories to a retriever: encoder, token vectors and index, proved to belong together."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xtr_tf.collections.document import DocumentRecord
+from xtr_tf.config.retrieval import SearchDefaults
+from xtr_tf.errors import InputError
+from xtr_tf.index.folder import TokenIndex
+from xtr_tf.index.searchers.opening import searcher_from_index
+from xtr_tf.model.folder import load_encoder, read_manifest
+from xtr_tf.retriever.model_card import ModelCard
+from xtr_tf.retriever.retriever import Retriever
+from xtr_tf.retriever.tables import DocumentTable, TokenTable
+from xtr_tf.vectors.store import TokenVectors
+
+
+@dataclasses.dataclass(frozen=True)
+class Assembly:
+    """A retriever, and the card that says what it was made of."""
+
+    retriever: Retriever
+    card: ModelCard
+
+
+def assemble_retriever(
+    encoder_directory: str | Path,
+    vectors_directory: str | Path,
+    index_directory: str | Path,
+    defaults: SearchDefaults | None = None,
+    keep_texts: bool = True,
+    keep_spans: bool = True,
+    metrics: Mapping[str, float] | None = None,
+) -> Assembly:
+    """Loads what a retriever consists of.
+
+    Args:
+        encoder_directory: Encodes queries.
+        vectors_directory: Token vectors of the corpus; gives documents, pieces and spans.
+        index_directory: The index of these vectors.
+        defaults: Parameters of requests that name none.
+        keep_texts: Whether the model carries the texts, for display with explanations.
+        keep_spans: Whether it carries pieces and spans of tokens, 12 bytes each, for explanations.
+        metrics: Measured quality, for the card.
+
+    Raises:
+        InputError: The parts were not made by or for one another.
+    """
+    manifest = read_manifest(Path(encoder_directory))
+    corpus = TokenVectors.open(vectors_directory)
+    index = TokenIndex.open(index_directory)
+    _check_origin(manifest.fingerprint, corpus, index)
+    encoder, tokenizer = load_encoder(encoder_directory)
+    records = [
+        record if keep_texts else dataclasses.replace(record, text=None) for record in corpus.documents()
+    ]
+    defaults = defaults or SearchDefaults()
+    retriever = Retriever(
+        encoder,
+        tokenizer,
+        searcher_from_index(index),
+        index.document_of_token,
+        DocumentTable(records),
+        TokenTable(corpus.pieces, corpus.spans) if keep_spans else None,
+        defaults,
+    )
+    card = ModelCard(
+        encoder={"fingerprint": manifest.fingerprint, **dataclasses.asdict(manifest.encoder)},
+        tokenizer={"fingerprint": tokenizer.fingerprint, **_without_path(manifest.tokenizer)},
+        corpus=_describe_corpus(records, corpus),
+        index={"num_tokens": index.num_tokens, "bytes": index.num_bytes, **dataclasses.asdict(index.config)},
+        defaults=dataclasses.asdict(defaults),
+        metrics=dict(metrics or {}),
+    )
+    return Assembly(retriever, card)
+
+
+def _check_origin(fingerprint: str, corpus: TokenVectors, index: TokenIndex) -> None:
+    made_by = {
+        "encoder": fingerprint,
+        "token vectors": corpus.encoder_fingerprint,
+        "index": index.encoder_fingerprint,
+    }
+    if len(set(made_by.values())) > 1:
+        short = {part: made[:12] for part, made in made_by.items()}
+        raise InputError(
+            "Token vectors and index must come from this very encoder; encode and index again. "
+            f"Received: encoder fingerprints {short}."
+        )
+    if not np.array_equal(corpus.document_offsets, index.document_offsets):
+        raise InputError(
+            "The index was made from other token vectors; index these again. "
+            f"Received: vectors of {corpus.num_tokens} tokens, an index of {index.num_tokens}."
+        )
+
+
+def _describe_corpus(records: Sequence[DocumentRecord], corpus: TokenVectors) -> dict[str, Any]:
+    """Size, languages, and a hash that is the same exactly for the same documents in the same order."""
+    digest = hashlib.sha256()
+    languages: dict[str, int] = {}
+    for record in records:
+        digest.update(f"{record.id}\0{record.content_hash}\n".encode())
+        languages[record.language] = languages.get(record.language, 0) + 1
+    return {
+        "sha256": digest.hexdigest(),
+        "documents": len(records),
+        "tokens": corpus.num_tokens,
+        "languages": dict(sorted(languages.items())),
+    }
+
+
+def _without_path(tokenizer: Any) -> dict[str, Any]:
+    settings = dataclasses.asdict(tokenizer)
+    del settings["model"]
+    return settings

@@ -1,0 +1,108 @@
+"""Writing a retriever as a SavedModel that was proved before anybody can see it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import tensorflow as tf
+
+from xtr_tf.errors import InputError
+from xtr_tf.retriever.gate import TOLERANCE, GateReport, verify_model
+from xtr_tf.retriever.model_card import ModelCard
+from xtr_tf.retriever.reference_cases import ReferenceCase, write_cases
+from xtr_tf.retriever.reference_requests import default_queries, record_cases
+from xtr_tf.retriever.retriever import Retriever
+from xtr_tf.retriever.signatures import build_signatures
+from xtr_tf.retriever.versions import new_version
+
+
+@dataclasses.dataclass(frozen=True)
+class Export:
+    """A published version.
+
+    Attributes:
+        directory: Where it is.
+        report: What its gate found.
+    """
+
+    directory: Path
+    report: GateReport
+
+
+def export_retriever(
+    retriever: Retriever,
+    base: str | os.PathLike[str],
+    card: ModelCard,
+    version: int | None = None,
+    queries: Sequence[str] | None = None,
+    tolerance: float = TOLERANCE,
+) -> Export:
+    """Writes `<base>/<version>/`, with warm-up requests, reference answers and a model card.
+
+    The version appears only after a fresh process that never imports Python TensorFlow has loaded it
+    and given the retriever's own answers on every signature.
+
+    Args:
+        retriever: What to export.
+        base: The model's base directory; its name is the model's name for servers.
+        card: What the version was made of.
+        version: Its number; the one after the largest in `base` if None.
+        queries: Texts for warm-up and reference answers; titles of the corpus if None.
+        tolerance: How far the scores of the fresh process may be apart.
+
+    Raises:
+        InputError: The version exists, or the model did not pass; nothing is left behind.
+    """
+    base = Path(base)
+    signatures = build_signatures(retriever)
+    cases = record_cases(retriever, signatures, list(queries or default_queries(retriever)))
+    with new_version(base, version) as (staging, final):
+        tf.saved_model.save(retriever, str(staging), signatures=signatures)
+        write_cases(staging, cases)
+        warm_up = write_warm_up(staging, base.resolve().name, cases)
+        dataclasses.replace(card, warm_up=warm_up).write(staging)
+        report = verify_model(staging, tolerance)
+        if not report.passed:
+            raise InputError(
+                "The exported model does not give the retriever's answers and was not published: "
+                f"{'; '.join(report.problems[:3])}. Received: {str(final)!r}."
+            )
+    return Export(final, report)
+
+
+WARM_UP_FILE = Path("assets.extra") / "tf_serving_warmup_requests"
+WARMED_UP = ("serving_default", "search")
+
+
+def write_warm_up(directory: Path, model_name: str, cases: Iterable[ReferenceCase]) -> bool:
+    """Writes `assets.extra/tf_serving_warmup_requests`.
+
+    Args:
+        directory: The version's directory.
+        model_name: Under which it will be served.
+        cases: Requests, of which those of `WARMED_UP` are taken; TensorFlow Serving allows 1,000.
+
+    Returns:
+        Whether it was written: not so without the package `tensorflow-serving-api`.
+    """
+    try:
+        from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
+    except ImportError:
+        return False
+    file = directory / WARM_UP_FILE
+    file.parent.mkdir(exist_ok=True)
+    with tf.io.TFRecordWriter(str(file)) as writer:
+        for case in cases:
+            if case.signature not in WARMED_UP:
+                continue
+            request = predict_pb2.PredictRequest()
+            request.model_spec.name = model_name
+            request.model_spec.signature_name = case.signature
+            for name, value in case.inputs.items():
+                request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
+            log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
+            writer.write(log.SerializeToString())
+    return True

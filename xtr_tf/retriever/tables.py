@@ -1,0 +1,157 @@
+"""Documents as the model knows them: ids, titles, languages and texts by ordinal.
+
+Kept in variables, so that a corpus of millions is restored from the checkpoint and never part
+of the graph. Knows nothing of tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from xtr_tf.collections.document import DocumentRecord
+from xtr_tf.errors import InputError
+
+
+class DocumentTable(tf.Module):
+    """Looks up what is returned for a document.
+
+    Args:
+        documents: In the order of their ordinals. Titles and texts are kept only if any document
+            has one; a table without them answers "".
+
+    Raises:
+        InputError: There is no document, or two have the same id, or one has none.
+    """
+
+    def __init__(self, documents: Iterable[DocumentRecord]) -> None:
+        super().__init__(name="document_table")
+        records = list(documents)
+        _check_ids([record.id for record in records])
+        self.num_documents = len(records)
+        names = sorted({record.language for record in records})
+        codes = {name: code for code, name in enumerate(names)}
+        self.ids = _strings((record.id for record in records), "document_ids")
+        self.titles = _strings((record.title for record in records), "document_titles")
+        self.texts = _strings((record.text or "" for record in records), "document_texts")
+        self.language_names = _strings(names, "language_names")
+        self.language_of_document = tf.Variable(
+            np.array([codes[record.language] for record in records], np.int32),
+            trainable=False,
+            name="language_of_document",
+        )
+
+    def look_up(self, ordinals: tf.Tensor) -> dict[str, tf.Tensor]:
+        """What is known of documents.
+
+        Args:
+            ordinals: int32 of any shape, -1 for no document.
+
+        Returns:
+            `document_ids`, `titles` and `languages`: strings of the same shape, "" for no document.
+        """
+        present = ordinals >= 0
+        rows = tf.maximum(ordinals, 0)
+        language = tf.gather(self.language_names, tf.gather(self.language_of_document, rows))
+        return {
+            "document_ids": tf.where(present, tf.gather(self.ids, rows), ""),
+            "titles": tf.where(present, self._optional(self.titles, rows), ""),
+            "languages": tf.where(present, language, ""),
+        }
+
+    def look_up_ids(self, ordinals: tf.Tensor) -> tf.Tensor:
+        """Document ids alone, "" where an ordinal is -1."""
+        return tf.where(ordinals >= 0, tf.gather(self.ids, tf.maximum(ordinals, 0)), "")
+
+    def look_up_texts(self, ordinals: tf.Tensor) -> tf.Tensor:
+        """Texts, "" where an ordinal is -1 or texts are not kept."""
+        return tf.where(ordinals >= 0, self._optional(self.texts, tf.maximum(ordinals, 0)), "")
+
+    def in_languages(self, languages: tf.Tensor) -> tf.Tensor:
+        """Which documents a language filter lets pass.
+
+        Args:
+            languages: `[any]` strings; "" is ignored. A language that no document has matches nothing.
+
+        Returns:
+            `[num_documents]` bool.
+        """
+        wanted = tf.reduce_any(self.language_names[:, tf.newaxis] == languages[tf.newaxis, :], axis=1)
+        return tf.gather(wanted, self.language_of_document)
+
+    def _optional(self, table: tf.Variable, rows: tf.Tensor) -> tf.Tensor:
+        if table.shape[0] == 0:
+            return tf.fill(tf.shape(rows), "")
+        return tf.gather(table, rows)
+
+
+def _strings(values: Iterable[str], name: str) -> tf.Variable:
+    """A variable of strings, empty if all of them are."""
+    encoded = [value.encode() for value in values]
+    kept = encoded if any(encoded) else []
+    return tf.Variable(np.array(kept, dtype=object), dtype=tf.string, trainable=False, name=name)
+
+
+def _check_ids(ids: list[str]) -> None:
+    if not ids:
+        raise InputError("A retriever needs at least one document. Received: an empty corpus.")
+    if "" in ids:
+        raise InputError(
+            "Every document needs an id that is not empty. "
+            f"Received: an empty id at position {ids.index('')}."
+        )
+    seen: set[str] = set()
+    for identifier in ids:
+        if identifier in seen:
+            raise InputError(
+                f"Document ids must be unique; remove duplicates. Received: {identifier!r} more than once."
+            )
+        seen.add(identifier)
+
+
+class TokenOrigins(NamedTuple):
+    """Of tokens, in the shape that was asked for; -1 where not known.
+
+    Attributes:
+        piece_ids: int32, ids of the vocabulary.
+        starts: int32, first character in `"{title} {text}"`.
+        limits: int32, the character after the last.
+    """
+
+    piece_ids: tf.Tensor
+    starts: tf.Tensor
+    limits: tf.Tensor
+
+
+class TokenTable(tf.Module):
+    """Looks up pieces and character spans of document tokens.
+
+    Args:
+        pieces: `[tokens]` integers, ids of the vocabulary.
+        spans: `[tokens, 2]` integers, first character and the one after the last.
+    """
+
+    def __init__(self, pieces: np.ndarray, spans: np.ndarray) -> None:
+        super().__init__(name="token_table")
+        if pieces.ndim != 1 or spans.shape != (len(pieces), 2):
+            raise InputError(
+                "Every token needs one piece and one span. "
+                f"Received: pieces {list(pieces.shape)}, spans {list(spans.shape)}."
+            )
+        self.num_tokens = len(pieces)
+        self.origins = tf.Variable(
+            np.concatenate(
+                [np.asarray(pieces, np.int32)[:, np.newaxis], np.asarray(spans, np.int32)], axis=1
+            ),
+            trainable=False,
+            name="token_origins",
+        )
+
+    def look_up(self, tokens: tf.Tensor) -> TokenOrigins:
+        """Origins of token ordinals of any shape, -1 for no token."""
+        found = tf.gather(self.origins, tf.maximum(tokens, 0))
+        found = tf.where((tokens >= 0)[..., tf.newaxis], found, -1)
+        return TokenOrigins(*tf.unstack(found, axis=-1))

@@ -1,1 +1,0 @@
-"""Token search: query token vectors in, the best document tokens out, inside a TensorFlow graph."""

@@ -1,0 +1,110 @@
+"""Tokenized batches as a `tf.data` stream: where data and tokenizer meet.
+
+Knows nothing of devices but how many there are.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from xtr_tf.model.tokenizer import Tokenizer
+from xtr_tf.training.data.sampling import TextBatch, TrainingData
+from xtr_tf.training.data.tokenized import TokenizedData
+
+# Without static shapes, rows are cut to a multiple of this: few shapes, and whole vector registers.
+_LENGTH_MULTIPLE = 16
+
+
+class Batch(NamedTuple):
+    """What one device trains on in one step, `B` queries with `H` hard negatives each.
+
+    Attributes:
+        query_ids: `[B, n]` int32.
+        document_ids: `[B + B·H, m]` int32, as laid out by `TextBatch`; a missing negative is all
+            padding.
+        positive_keys: `[B, P, 3, 2]` int32, see `TextBatch`.
+        document_keys: `[B + B·H, 3, 2]` int32.
+        teacher_scores: `[B, 1 + H]` float32.
+    """
+
+    query_ids: tf.Tensor
+    document_ids: tf.Tensor
+    positive_keys: tf.Tensor
+    document_keys: tf.Tensor
+    teacher_scores: tf.Tensor
+
+
+def batch_dataset(
+    data: TrainingData | TokenizedData,
+    tokenizer: Tokenizer,
+    batch_size: int,
+    steps: range,
+    devices: range = range(1),
+    device_count: int = 1,
+    static_shapes: bool = True,
+) -> tf.data.Dataset:
+    """The batches that one host's devices train on, device after device, step after step.
+
+    The global batch of a step is `device_count` consecutive runs of `batch_size` examples of the
+    stream, so that what is trained on does not depend on the number of hosts.
+
+    Args:
+        data: The examples, texts or ids.
+        tokenizer: Turns texts into ids, and has the lengths of ids.
+        batch_size: Queries of one device.
+        steps: The steps to give batches for.
+        devices: Numbers of this host's devices among all.
+        device_count: Devices of all hosts.
+        static_shapes: Keep rows at the tokenizer's lengths, as XLA and exchange between devices
+            need; otherwise they are cut to the longest of the batch.
+
+    Returns:
+        A deterministic dataset of `Batch`.
+    """
+    documents = batch_size * (1 + data.hard_negatives)
+    tokenized = isinstance(data, TokenizedData)
+    lengths = tokenizer.config
+    # In the order of `TextBatch` and `NumberBatch`.
+    layout: list[tuple[tf.DType, list[int]]] = [
+        (tf.int32, [batch_size, lengths.query_length]) if tokenized else (tf.string, [batch_size]),
+        (tf.int32, [documents, lengths.document_length]) if tokenized else (tf.string, [documents]),
+        (tf.int32, [batch_size, data.max_positives, 3, 2]),
+        (tf.int32, [documents, 3, 2]),
+        (tf.float32, [batch_size, 1 + data.hard_negatives]),
+    ]
+
+    def read(run: np.ndarray) -> list[np.ndarray]:
+        step, device = divmod(int(run), len(devices))
+        position = (steps[step] * device_count + devices[device]) * batch_size
+        return list(data.batch(position, batch_size))
+
+    def batch(run: tf.Tensor) -> Batch:
+        values = tf.numpy_function(read, [run], [dtype for dtype, _ in layout], stateful=False)
+        shaped = [tf.ensure_shape(value, shape) for value, (_, shape) in zip(values, layout, strict=True)]
+        ids = Batch(*shaped) if tokenized else _tokenize(tokenizer, TextBatch(*shaped))
+        if static_shapes:
+            return ids
+        return ids._replace(query_ids=_cut(ids.query_ids), document_ids=_cut(ids.document_ids))
+
+    runs = tf.data.Dataset.range(len(steps) * len(devices))
+    return runs.map(batch, num_parallel_calls=2, deterministic=True).prefetch(4)
+
+
+def _tokenize(tokenizer: Tokenizer, text: TextBatch) -> Batch:
+    present = tf.cast(text.documents != "", tf.int32)
+    return Batch(
+        tokenizer.tokenize_queries(text.queries),
+        tokenizer.tokenize_documents(text.documents) * present[:, None],
+        text.positive_keys,
+        text.document_keys,
+        text.teacher_scores,
+    )
+
+
+def _cut(ids: tf.Tensor) -> tf.Tensor:
+    """Cuts padding that is common to all rows."""
+    longest = tf.reduce_max(tf.math.count_nonzero(ids, axis=1, dtype=tf.int32))
+    return ids[:, : -(-longest // _LENGTH_MULTIPLE) * _LENGTH_MULTIPLE]

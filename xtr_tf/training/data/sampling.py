@@ -1,0 +1,208 @@
+"""Which example stands at which position of the training stream: a pure function of the seed.
+
+No state means nothing to save: any host can compute any part of any batch, and a run resumes
+at a step by asking for that step.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from xtr_tf.collections.bad_records import BadRecords
+from xtr_tf.config.schema import DataConfig
+from xtr_tf.errors import InputError
+from xtr_tf.training.data.examples import Document, ExampleSource, TrainingExample
+from xtr_tf.training.data.sources import open_source
+
+
+class Sampler:
+    """Shuffles examples, mixing languages in chosen proportions.
+
+    An epoch is as long as the data. In it, language `l` is drawn in proportion to
+    `examples(l) ** (1 / temperature)`, and its examples follow one another in shuffled rounds:
+    none comes again before all others of its language have come. At temperature 1 an epoch is
+    a permutation of the data.
+
+    Args:
+        languages: Language of each example, `[examples]`.
+        temperature: At least 1.
+        seed: Of the shuffling.
+    """
+
+    def __init__(self, languages: np.ndarray, temperature: float, seed: int) -> None:
+        self._seed = seed
+        self.languages, codes = np.unique(languages, return_inverse=True)
+        self._members = [np.flatnonzero(codes == code) for code in range(len(self.languages))]
+        sizes = np.array([len(members) for members in self._members], np.float64)
+        weights = sizes ** (1 / temperature)
+        self._draws = _apportion(weights / weights.sum(), len(codes))
+        self._ends = np.cumsum(self._draws)
+        self._round = functools.lru_cache(maxsize=2 * len(self._members))(self._shuffled_round)
+        self._order = functools.lru_cache(maxsize=2)(self._shuffled_order)
+
+    def __call__(self, position: int) -> tuple[int, int]:
+        """The example at `position` of the stream, and how often it has come before."""
+        epoch, slot = divmod(position, int(self._ends[-1]))
+        draw = self._order(epoch)[slot]
+        language = int(np.searchsorted(self._ends, draw, side="right"))
+        within = epoch * self._draws[language] + draw - (self._ends[language] - self._draws[language])
+        visit, place = divmod(int(within), len(self._members[language]))
+        return int(self._round(language, visit)[place]), visit
+
+    def _shuffled_order(self, epoch: int) -> np.ndarray:
+        return np.random.default_rng([self._seed, 0, epoch]).permutation(self._ends[-1])
+
+    def _shuffled_round(self, language: int, visit: int) -> np.ndarray:
+        return np.random.default_rng([self._seed, 1, language, visit]).permutation(self._members[language])
+
+
+def _apportion(shares: np.ndarray, total: int) -> np.ndarray:
+    """Whole numbers that sum to `total`, each within one of its share."""
+    exact = shares * total
+    counts = np.floor(exact + 1e-9).astype(np.int64)
+    largest_remainders = np.argsort(counts - exact, kind="stable")[: total - counts.sum()]
+    counts[largest_remainders] += 1
+    return counts
+
+
+NONE = np.zeros(2, np.int32)
+
+
+def fingerprint(*parts: str) -> np.ndarray:
+    """64 bits of a hash as two int32; the same in every process and never `NONE`."""
+    digest = hashlib.blake2b("\0".join(parts).encode(), digest_size=8).digest()
+    pair = np.frombuffer(digest, "<i4")
+    return pair if pair.any() else np.ones(2, np.int32)
+
+
+class TextBatch(NamedTuple):
+    """`B` queries with `H` hard negatives each.
+
+    Attributes:
+        queries: `[B]` texts.
+        documents: `[B + B·H]` texts: positives, then each query's negatives in turn; empty where
+            a query has too few.
+        positive_keys: `[B, P, 3, 2]` int32, fingerprints of every known positive of each query.
+        document_keys: `[B + B·H, 3, 2]` int32: fingerprints of a document's id, of its content,
+            and of the query that it is the positive of.
+        teacher_scores: `[B, 1 + H]` float32, NaN where there are none.
+    """
+
+    queries: np.ndarray
+    documents: np.ndarray
+    positive_keys: np.ndarray
+    document_keys: np.ndarray
+    teacher_scores: np.ndarray
+
+
+class TrainingData:
+    """The training sets of a run as one endless, reproducible stream of examples.
+
+    Args:
+        config: Which sets, and how they are mixed.
+        seed: Of shuffling and of the choice among positives and negatives.
+    """
+
+    def __init__(self, config: DataConfig, seed: int) -> None:
+        bad_records = BadRecords(config.max_bad_records)
+        self._sources: list[ExampleSource] = [
+            source for source_config in config.train for source in open_source(source_config, bad_records)
+        ]
+        bad_records.report()
+        self._ends = np.cumsum([len(source) for source in self._sources])
+        if not self._sources or not self._ends[-1]:
+            raise InputError(
+                "There are no training examples; set `data.train` to sets that have some. "
+                f"Received: {[source.path for source in config.train]}."
+            )
+        languages = np.concatenate([source.languages for source in self._sources])
+        self._sampler = Sampler(languages, config.language_temperature, seed)
+        self._seed = seed
+        self.hard_negatives = config.hard_negatives
+        self.max_positives = max(source.max_positives for source in self._sources)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    @property
+    def languages(self) -> list[str]:
+        """The languages of the examples."""
+        return list(self._sampler.languages)
+
+    def example_id(self, position: int) -> str:
+        """Names the example at a position of the stream: its source, and its id or query."""
+        source, example = self._example(self._sampler(position)[0])
+        return f"{source.name}: {example.id or example.query}"
+
+    def batch(self, position: int, size: int) -> TextBatch:
+        """The `size` examples from a position of the stream on."""
+        rows = [self._choose(p) for p in range(position, position + size)]
+        columns = range(1 + self.hard_negatives)
+        # Positives of all rows, then the negatives of each row in turn.
+        chosen = [row[0] for row in rows] + [document for row in rows for document in row[1:]]
+        return TextBatch(
+            queries=np.array([row[0].query.encode() for row in rows], object),
+            documents=np.array([entry.content.encode() for entry in chosen], object),
+            positive_keys=np.stack([self._positive_keys(row[0]) for row in rows]),
+            document_keys=np.stack([entry.keys for entry in chosen]),
+            teacher_scores=np.array([[row[c].teacher_score for c in columns] for row in rows], np.float32),
+        )
+
+    def _example(self, index: int) -> tuple[ExampleSource, TrainingExample]:
+        number = int(np.searchsorted(self._ends, index, side="right"))
+        source = self._sources[number]
+        return source, source[index - int(self._ends[number]) + len(source)]
+
+    def _choose(self, position: int) -> list[_Chosen]:
+        """One positive and `H` negatives; each visit of an example draws anew."""
+        index, visit = self._sampler(position)
+        source, example = self._example(index)
+        random = np.random.default_rng([self._seed, 2, index, visit])
+        positive = example.positives[random.integers(len(example.positives))]
+        count = min(self.hard_negatives, len(example.negatives))
+        places = random.permutation(len(example.negatives))[:count]
+        negatives = [_Chosen.of(source, example, example.negatives[place]) for place in places]
+        missing = [_Chosen.missing(source, example)] * (self.hard_negatives - count)
+        return [_Chosen.of(source, example, positive, is_positive=True), *negatives, *missing]
+
+    def _positive_keys(self, chosen: _Chosen) -> np.ndarray:
+        keys = np.zeros([self.max_positives, 3, 2], np.int32)
+        for row, document in enumerate(chosen.example.positives):
+            keys[row] = _Chosen.of(chosen.source, chosen.example, document, is_positive=True).keys
+        return keys
+
+
+class _Chosen(NamedTuple):
+    """A document in its place in a batch."""
+
+    source: ExampleSource
+    example: TrainingExample
+    content: str
+    keys: np.ndarray
+    teacher_score: float
+
+    @property
+    def query(self) -> str:
+        return self.example.query
+
+    @classmethod
+    def of(
+        cls, source: ExampleSource, example: TrainingExample, document: Document, is_positive: bool = False
+    ) -> _Chosen:
+        keys = np.stack(
+            [
+                fingerprint("id", source.name, document.id) if document.id else NONE,
+                fingerprint("content", document.content),
+                fingerprint("query", example.query.strip().casefold()) if is_positive else NONE,
+            ]
+        )
+        return cls(source, example, document.content, keys, document.teacher_score)
+
+    @classmethod
+    def missing(cls, source: ExampleSource, example: TrainingExample) -> _Chosen:
+        return cls(source, example, "", np.zeros([3, 2], np.int32), math.nan)

@@ -1,0 +1,76 @@
+"""From a `SourceConfig` to its examples or its collections, recognising the format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from xtr_tf.collections.bad_records import BadRecords
+from xtr_tf.config.schema import SourceConfig
+from xtr_tf.errors import InputError
+from xtr_tf.training.data.examples import ExampleSource, LineSource, parse_jsonl, parse_tsv
+from xtr_tf.training.data.judged import READERS, JudgedCollection
+
+
+def open_source(config: SourceConfig, bad_records: BadRecords) -> list[ExampleSource]:
+    """Opens training examples; a folder of several languages gives several sources."""
+    format_, paths = _recognise(config)
+    if format_ in READERS:
+        collections = READERS[format_](paths[0], config.split, config.language, False, bad_records)
+        return [collection.examples(bad_records) for collection in collections]
+    if format_ == "tfrecord":
+        from xtr_tf.training.data.tfrecords import TFRecordSource
+
+        return [TFRecordSource(config.path, paths, config.language, bad_records)]
+    parse = parse_jsonl if format_ == "jsonl" else parse_tsv
+    return [LineSource(config.path, paths, parse, config.language, bad_records)]
+
+
+def open_collections(config: SourceConfig, bad_records: BadRecords) -> list[JudgedCollection]:
+    """Opens queries, judgements and whole corpora to search; a BEIR, MS MARCO or MIRACL folder."""
+    format_, paths = _recognise(config)
+    if format_ not in READERS:
+        raise InputError(
+            "A set to search must be a BEIR, MS MARCO or MIRACL folder with its corpus. "
+            f"Received: {config.path!r}."
+        )
+    return READERS[format_](paths[0], config.split, config.language, True, bad_records)
+
+
+def find_paths(path: str) -> list[Path]:
+    """The file or folder at a path, or what fits its pattern."""
+    if not path:
+        return []
+    pattern = Path(path)
+    return [pattern] if pattern.exists() else sorted(pattern.parent.glob(pattern.name))
+
+
+def _recognise(config: SourceConfig) -> tuple[str, list[Path]]:
+    """The format, and the files or the one folder."""
+    paths = find_paths(config.path)
+    if not paths:
+        raise InputError(f"A data set does not exist; check its path. Received: {config.path!r}.")
+    format_ = config.format if config.format != "auto" else _guess(paths[0])
+    if format_ in READERS and not paths[0].is_dir():
+        raise InputError(f"A {format_} data set is a folder. Received: {config.path!r}.")
+    if format_ not in READERS and paths[0].is_dir():
+        raise InputError(
+            f"A {format_} data set is a file, or several with a pattern. Received: {config.path!r}."
+        )
+    return format_, paths
+
+
+def _guess(path: Path) -> str:
+    if path.is_dir():
+        if any(path.glob("queries.jsonl*")):
+            return "beir"
+        if any(path.glob("collection.tsv*")):
+            return "ms_marco"
+        if any(path.rglob("topics.miracl-*.tsv")):
+            return "miracl"
+    elif ".jsonl" in path.suffixes:
+        return "jsonl"
+    elif ".tsv" in path.suffixes:
+        return "tsv"
+    elif "tfrecord" in path.name.lower():
+        return "tfrecord"
+    raise InputError(f"The format cannot be told from the path; set `format`. Received: {str(path)!r}.")

@@ -1,0 +1,144 @@
+"""Examples from TFRecord files, and the layout of a record.
+
+A record is a `tf.train.Example` of bytes features: `id`, `query`, `language`, and for positives
+and negatives alike `positive_ids`, `positive_titles`, `positive_texts` and the float feature
+`positive_scores` (NaN where a teacher gave none), each with one value a document.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from xtr_tf.collections.bad_records import BadRecords
+from xtr_tf.collections.lines import file_content
+from xtr_tf.training.data.examples import TrainingExample
+
+# A record is its length (8 bytes), a checksum (4), the data, and a checksum (4).
+_HEADER, _FOOTER = 12, 4
+
+
+class TFRecordSource:
+    """Examples by number from TFRecord files.
+
+    Plain files are read where an example stands; compressed ones are held in memory.
+
+    Args:
+        name: Name of the source.
+        paths: The files.
+        language: Language of examples that name none.
+        bad_records: Told of records that cannot be parsed.
+    """
+
+    def __init__(self, name: str, paths: list[Path], language: str, bad_records: BadRecords) -> None:
+        self.name = name
+        self.max_positives = 1
+        self._language = language
+        self._contents = [file_content(path) for path in paths]
+        languages: list[str] = []
+        places: list[tuple[int, int, int]] = []
+        for number, (path, content) in enumerate(zip(paths, self._contents, strict=True)):
+            for record_number, (start, end) in enumerate(record_bounds(content, path, bad_records), start=1):
+                try:
+                    example = parse_example(content[start:end], language)
+                except ValueError as error:
+                    bad_records.skip(path, record_number, str(error))
+                    continue
+                languages.append(example.language)
+                places.append((number, start, end))
+                self.max_positives = max(self.max_positives, len(example.positives))
+        self.languages = np.array(languages, dtype=str)
+        self._places = np.array(places, np.int64).reshape(-1, 3)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, index: int) -> TrainingExample:
+        number, start, end = self._places[index]
+        return parse_example(self._contents[number][start:end], self._language)
+
+
+def serialize_example(example: TrainingExample) -> bytes:
+    """The record of an example."""
+
+    def texts(*values: str) -> tf.train.Feature:
+        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.encode() for value in values]))
+
+    features = {
+        "id": texts(example.id),
+        "query": texts(example.query),
+        "language": texts(example.language),
+    }
+    for kind, documents in (("positive", example.positives), ("negative", example.negatives)):
+        features[f"{kind}_ids"] = texts(*(document.id for document in documents))
+        features[f"{kind}_titles"] = texts(*(document.title for document in documents))
+        features[f"{kind}_texts"] = texts(*(document.text for document in documents))
+        scores = tf.train.FloatList(value=[document.teacher_score for document in documents])
+        features[f"{kind}_scores"] = tf.train.Feature(float_list=scores)
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString(
+        deterministic=True
+    )
+
+
+def parse_example(record: bytes, language: str) -> TrainingExample:
+    """Reads what `serialize_example` wrote.
+
+    Raises:
+        ValueError: It is not such a record; the message says why.
+    """
+    proto = tf.train.Example()
+    try:
+        proto.ParseFromString(record)
+    except Exception as error:
+        raise ValueError("the record is not a tf.train.Example") from error
+    features = proto.features.feature
+
+    def texts(name: str) -> list[str]:
+        try:
+            return [value.decode("utf-8") for value in features[name].bytes_list.value]
+        except UnicodeDecodeError as error:
+            raise ValueError(f"`{name}` is not UTF-8") from error
+
+    def documents(kind: str) -> list[dict[str, object]]:
+        bodies = texts(f"{kind}_texts")
+        ids, titles = (texts(f"{kind}_{part}") or [""] * len(bodies) for part in ("ids", "titles"))
+        scores = list(features[f"{kind}_scores"].float_list.value) or [float("nan")] * len(bodies)
+        if not len(ids) == len(titles) == len(scores) == len(bodies):
+            raise ValueError(f"the features of `{kind}_texts` have different lengths")
+        return [
+            {"id": id_, "title": title, "text": text, "score": score}
+            for id_, title, text, score in zip(ids, titles, bodies, scores, strict=True)
+        ]
+
+    return TrainingExample.from_json(
+        {
+            "id": "".join(texts("id")),
+            "query": "".join(texts("query")),
+            "language": "".join(texts("language")),
+            "positives": documents("positive"),
+            "negatives": documents("negative"),
+        },
+        language,
+    )
+
+
+def record_bounds(
+    content: bytes | mmap.mmap | memoryview, path: Path, bad_records: BadRecords
+) -> list[tuple[int, int]]:
+    """Where each record's data starts and ends; the rest of a file after a broken one is lost."""
+    bounds: list[tuple[int, int]] = []
+    position = 0
+    while position < len(content):
+        header = content[position : position + 8]
+        length = struct.unpack("<Q", header)[0] if len(header) == 8 else len(content)
+        end = position + _HEADER + length
+        if end + _FOOTER > len(content):
+            bad_records.skip(path, len(bounds) + 1, "the file ends within this record")
+            break
+        bounds.append((position + _HEADER, end))
+        position = end + _FOOTER
+    return bounds

@@ -1,0 +1,260 @@
+"""The best similarity of each query token in each document, and the k-th best over all of them.
+
+Both scores of this package are sums of these maxima. All similarities together, `[Q·n, D·m]`,
+are what fills memory, so they are made for a block of documents at a time and thrown away: the
+forward pass keeps the maxima and where they stand, which is all that the gradient needs. Knows
+nothing of losses.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+# Similarities held at once, 4 MiB of them: few enough to stay near the cache of a CPU, and enough
+# that finding the largest of a block costs more than merging them with those of the others.
+_BLOCK_ELEMENTS = 2**20
+
+
+class DocumentMaxima(NamedTuple):
+    """What each query token found.
+
+    Attributes:
+        values: Largest similarity among a document's tokens, `[Q, n, D]`; `-inf` where the
+            document has no token or is not a candidate of the query.
+        threshold: The k-th largest similarity over all candidates' tokens, `[Q, n]`; `-inf`
+            where there are fewer than k.
+    """
+
+    values: tf.Tensor
+    threshold: tf.Tensor
+
+
+def document_maxima(
+    queries: tf.Tensor,
+    documents: tf.Tensor,
+    document_mask: tf.Tensor,
+    candidates: tf.Tensor,
+    k: int = 0,
+    recall: float = 1.0,
+    block: int | None = None,
+) -> DocumentMaxima:
+    """Finds the maxima of `queries @ documents` per document.
+
+    The gradient flows to the token that holds a maximum (the first one if several do), and
+    none flows through `threshold`.
+
+    Args:
+        queries: `[Q, n, dim]`.
+        documents: `[D, m, dim]`.
+        document_mask: `[D, m]`, true at real tokens.
+        candidates: `[Q, D]`, false where a document must be invisible to a query.
+        k: Rank of the threshold; 0 leaves it at `-inf`.
+        recall: Below 1, `tf.math.approx_max_k` looks for the k largest of a block, as fits a
+            TPU. Exact at 1.
+        block: Documents at a time; by default as many as keep the block's similarities small.
+    """
+    queries, documents = tf.convert_to_tensor(queries), tf.convert_to_tensor(documents)
+    layout = _Layout.of(queries, documents, block)
+    mask_blocks = tf.reshape(
+        _pad_documents(document_mask, layout), [layout.blocks, layout.block, layout.document_length]
+    )
+    candidate_blocks = tf.reshape(
+        _pad_documents(tf.transpose(candidates), layout), [layout.blocks, layout.block, layout.queries]
+    )
+
+    @tf.custom_gradient
+    def maxima(queries: tf.Tensor, documents: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], Any]:
+        rows = tf.reshape(queries, [layout.rows, layout.dim])
+        document_blocks = tf.reshape(
+            _pad_documents(documents, layout),
+            [layout.blocks, layout.block * layout.document_length, layout.dim],
+        )
+        values, places, threshold = _forward(
+            layout, rows, document_blocks, mask_blocks, candidate_blocks, k, recall
+        )
+
+        def gradient(d_values: tf.Tensor, d_threshold: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            del d_threshold  # The selection is a constant of the gradient.
+            d_rows, d_documents = _backward(layout, rows, document_blocks, places, d_values)
+            return tf.reshape(d_rows, tf.shape(queries)), d_documents
+
+        return (values, threshold), gradient
+
+    return DocumentMaxima(*maxima(queries, documents))
+
+
+class _Layout(NamedTuple):
+    """How documents are divided; integers where shapes are static, so that XLA sees them, else tensors."""
+
+    queries: Any
+    query_length: Any
+    dim: Any
+    documents: Any
+    document_length: Any
+    block: Any
+    blocks: Any
+
+    @property
+    def rows(self) -> Any:
+        return self.queries * self.query_length
+
+    @classmethod
+    def of(cls, queries: tf.Tensor, documents: tf.Tensor, block: int | None) -> _Layout:
+        query_count, query_length, dim = _shape(queries)
+        document_count, document_length, _ = _shape(documents)
+        size: Any = block
+        if size is None:
+            elements = query_count * query_length * document_length
+            static = isinstance(elements, int) and isinstance(document_count, int)
+            least, most = (min, max) if static else (tf.minimum, tf.maximum)
+            size = least(most(1, _BLOCK_ELEMENTS // most(1, elements)), document_count)
+        return cls(
+            query_count, query_length, dim, document_count, document_length, size, -(-document_count // size)
+        )
+
+
+def _shape(tensor: tf.Tensor) -> list[Any]:
+    dynamic = tf.shape(tensor)
+    return [dynamic[i] if size is None else size for i, size in enumerate(tensor.shape)]
+
+
+def _pad_documents(tensor: tf.Tensor, layout: _Layout) -> tf.Tensor:
+    missing = layout.blocks * layout.block - layout.documents
+    if isinstance(missing, int) and missing == 0:
+        return tensor
+    return tf.pad(tensor, [[0, missing]] + [[0, 0]] * (len(tensor.shape) - 1))
+
+
+def _forward(
+    layout: _Layout,
+    rows: tf.Tensor,
+    document_blocks: tf.Tensor,
+    mask_blocks: tf.Tensor,
+    candidate_blocks: tf.Tensor,
+    k: int,
+    recall: float,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Returns maxima `[Q, n, D]`, their tokens `[blocks, rows, block]`, and thresholds `[Q, n]`."""
+
+    def visit(
+        i: tf.Tensor, best: tf.Tensor, values: tf.TensorArray, places: tf.TensorArray
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray, tf.TensorArray]:
+        similarities = tf.reshape(
+            tf.matmul(rows, document_blocks[i], transpose_b=True),
+            [layout.queries, layout.query_length, layout.block, layout.document_length],
+        )
+        visible = tf.transpose(candidate_blocks[i])[:, None, :, None] & mask_blocks[i]
+        similarities = tf.reshape(
+            tf.where(visible, similarities, -float("inf")),
+            [layout.rows, layout.block, layout.document_length],
+        )
+        values = values.write(i, tf.reduce_max(similarities, axis=-1))
+        places = places.write(i, tf.argmax(similarities, axis=-1, output_type=tf.int32))
+        if k:
+            best = _merge_largest(best, tf.reshape(similarities, [layout.rows, -1]), k, recall)
+        return i + 1, best, values, places
+
+    _, best, values, places = tf.while_loop(
+        lambda i, *_: i < layout.blocks,
+        visit,
+        (
+            0,
+            tf.fill([layout.rows, max(k, 1)], -float("inf")),
+            tf.TensorArray(tf.float32, layout.blocks),
+            tf.TensorArray(tf.int32, layout.blocks),
+        ),
+        parallel_iterations=1,
+    )
+    maxima = tf.reshape(
+        tf.transpose(values.stack(), [1, 0, 2]),
+        [layout.queries, layout.query_length, layout.blocks * layout.block],
+    )
+    threshold = tf.reshape(tf.reduce_min(best, axis=-1), [layout.queries, layout.query_length])
+    return maxima[..., : layout.documents], places.stack(), threshold
+
+
+def _backward(
+    layout: _Layout, rows: tf.Tensor, document_blocks: tf.Tensor, places: tf.Tensor, d_values: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the gradients of the rows `[rows, dim]` and of the documents `[D, m, dim]`."""
+    missing = layout.blocks * layout.block - layout.documents
+    weights = tf.pad(tf.reshape(d_values, [layout.rows, layout.documents]), [[0, 0], [0, missing]])
+    weight_blocks = tf.transpose(tf.reshape(weights, [layout.rows, layout.blocks, layout.block]), [1, 0, 2])
+    starts = tf.range(layout.block) * layout.document_length
+
+    def visit(
+        i: tf.Tensor, d_rows: tf.Tensor, d_documents: tf.TensorArray
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
+        tokens = places[i] + starts
+        weight = weight_blocks[i]
+        found = tf.gather(document_blocks[i], tokens)
+        d_rows += tf.squeeze(tf.matmul(weight[:, None, :], found), axis=1)
+        pulls = weight[:, :, None] * rows[:, None, :]
+        d_block = tf.math.unsorted_segment_sum(pulls, tokens, layout.block * layout.document_length)
+        return i + 1, d_rows, d_documents.write(i, d_block)
+
+    _, d_rows, d_documents = tf.while_loop(
+        lambda i, *_: i < layout.blocks,
+        visit,
+        (0, tf.zeros_like(rows), tf.TensorArray(tf.float32, layout.blocks)),
+        parallel_iterations=1,
+    )
+    d_documents = tf.reshape(
+        d_documents.stack(), [layout.blocks * layout.block, layout.document_length, layout.dim]
+    )
+    return d_rows, d_documents[: layout.documents]
+
+
+def _merge_largest(best: tf.Tensor, similarities: tf.Tensor, k: int, recall: float) -> tf.Tensor:
+    """The k largest of `best` `[rows, k]` and `similarities` `[rows, columns]`, in any order.
+
+    The earlier ones come first: TensorFlow's CPU kernel scans a row with a heap of k, which
+    they fill, and most of the rest is then refused by one comparison.
+    """
+    columns = similarities.shape[-1]
+    if recall < 1 and columns is not None and columns > k:
+        similarities, _ = tf.math.approx_max_k(similarities, k, recall_target=recall)
+    return tf.math.top_k(tf.concat([best, similarities], axis=1), k, sorted=False).values
+
+
+def packed_maxima(
+    queries: tf.Tensor,
+    query_mask: tf.Tensor,
+    documents: tf.Tensor,
+    document_mask: tf.Tensor,
+    candidates: tf.Tensor,
+    k: int = 0,
+    recall: float = 1.0,
+    block: int | None = None,
+) -> DocumentMaxima:
+    """The maxima of real query tokens; those of padding, and its thresholds, are `-inf`.
+
+    The number of real tokens is a size that only the data tells, which XLA cannot compile: there,
+    call `document_maxima`.
+
+    Args:
+        queries: `[Q, n, dim]`.
+        query_mask: `[Q, n]`, true at real tokens.
+        documents: `[D, m, dim]`.
+        document_mask: `[D, m]`, true at real tokens.
+        candidates: `[Q, D]`, false where a document must be invisible to a query.
+        k: Rank of the threshold; 0 leaves it at `-inf`.
+        recall: As for `document_maxima`.
+        block: As for `document_maxima`.
+    """
+    places = tf.cast(tf.where(query_mask), tf.int32)
+    rows = tf.gather_nd(queries, places)[:, None, :]
+    found = document_maxima(
+        rows, documents, document_mask, tf.gather(candidates, places[:, 0]), k, recall, block
+    )
+    shape = tf.shape(query_mask)
+    numbers = tf.scatter_nd(places, tf.range(tf.shape(places)[0]) + 1, shape)
+    return DocumentMaxima(_unpack(found.values[:, 0], numbers), _unpack(found.threshold[:, 0], numbers))
+
+
+def _unpack(values: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
+    """`[rows, ...]` to `[Q, n, ...]`; `numbers` are rows from 1, 0 at padding."""
+    padding = tf.fill(tf.concat([[1], tf.shape(values)[1:]], axis=0), -float("inf"))
+    return tf.gather(tf.concat([padding, values], axis=0), numbers)

@@ -1,0 +1,122 @@
+"""f_XTR: a score from only those document tokens that a query token retrieves within the batch.
+
+[XTR](https://arxiv.org/abs/2304.01982), section 3.1. A document token counts for a query token
+iff their similarity is at least the k_train-th largest that this query token has with all
+document tokens of the batch: tokens that tie with the threshold are all retrieved, whatever
+their order, and so on every device alike.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from xtr_tf.training.losses.maxsim import document_maxima, packed_maxima
+
+
+class TokenRetrieval(NamedTuple):
+    """Scores, and what they were made of.
+
+    Attributes:
+        scores: f_XTR, `[Q, D]`.
+        retrieving_tokens: Z, how many tokens of the query retrieved one of the document, `[Q, D]`.
+        threshold: Least similarity that each query token retrieved, `[Q, n]`.
+    """
+
+    scores: tf.Tensor
+    retrieving_tokens: tf.Tensor
+    threshold: tf.Tensor
+
+
+def token_retrieval_scores(
+    queries: tf.Tensor,
+    query_mask: tf.Tensor,
+    documents: tf.Tensor,
+    document_mask: tf.Tensor,
+    k_train: int,
+    candidates: tf.Tensor | None = None,
+    recall: float = 1.0,
+    block: int | None = None,
+    static_shapes: bool = True,
+) -> TokenRetrieval:
+    """Scores every query against every document by in-batch token retrieval.
+
+    The best retrieved token of a document is the best of all its tokens if that one reaches
+    the threshold; if it does not, none was retrieved. So one pass over the similarities gives
+    both, and a retrieved token keeps its value even if that is negative. No gradient flows
+    through Z or through the selection.
+
+    Example:
+    ```python
+    queries = tf.math.l2_normalize(tf.random.normal([2, 4, 128]), axis=-1)
+    documents = tf.math.l2_normalize(tf.random.normal([3, 8, 128]), axis=-1)
+    query_mask, document_mask = tf.ones([2, 4], bool), tf.ones([3, 8], bool)
+    scores = token_retrieval_scores(queries, query_mask, documents, document_mask, k_train=6).scores
+    ```
+
+    Args:
+        queries: `[Q, n, dim]`.
+        query_mask: `[Q, n]`, true at real tokens.
+        documents: `[D, m, dim]`, all documents of the global batch.
+        document_mask: `[D, m]`, true at real tokens.
+        k_train: Document tokens that each query token retrieves. If there are fewer, all are.
+        candidates: `[Q, D]`, false where a document must neither be retrieved by a query nor
+            take the place of another; by default all are candidates.
+        recall: Below 1, the threshold comes from a TPU's approximate top-k at this recall.
+        block: Documents compared at a time; chosen by their size if not given.
+        static_shapes: Keep to sizes known beforehand, as XLA needs; otherwise query padding costs
+            nothing. The scores are the same.
+    """
+    if candidates is None:
+        candidates = tf.ones([tf.shape(queries)[0], tf.shape(documents)[0]], tf.bool)
+    if static_shapes:
+        found = document_maxima(queries, documents, document_mask, candidates, k_train, recall, block)
+    else:
+        found = packed_maxima(
+            queries, query_mask, documents, document_mask, candidates, k_train, recall, block
+        )
+    maxima, threshold = found
+    retrieved = query_mask[:, :, None] & tf.math.is_finite(maxima) & (maxima >= threshold[:, :, None])
+    retrieving_tokens = tf.reduce_sum(tf.cast(retrieved, tf.float32), axis=1)
+    totals = tf.reduce_sum(tf.where(retrieved, maxima, 0.0), axis=1)
+    return TokenRetrieval(totals / tf.maximum(retrieving_tokens, 1.0), retrieving_tokens, threshold)
+
+
+def sum_of_max_scores(
+    queries: tf.Tensor,
+    query_mask: tf.Tensor,
+    documents: tf.Tensor,
+    document_mask: tf.Tensor,
+    block: int | None = None,
+    static_shapes: bool = True,
+) -> tf.Tensor:
+    """Scores every query against every document.
+
+    Example:
+    ```python
+    queries = tf.math.l2_normalize(tf.random.normal([2, 4, 128]), axis=-1)
+    documents = tf.math.l2_normalize(tf.random.normal([3, 8, 128]), axis=-1)
+    scores = sum_of_max_scores(queries, tf.ones([2, 4], bool), documents, tf.ones([3, 8], bool))  # [2, 3]
+    ```
+
+    Args:
+        queries: `[Q, n, dim]`.
+        query_mask: `[Q, n]`, true at real tokens.
+        documents: `[D, m, dim]`.
+        document_mask: `[D, m]`, true at real tokens.
+        block: Documents compared at a time; chosen by their size if not given.
+        static_shapes: As for `token_retrieval_scores`.
+
+    Returns:
+        `[Q, D]`, 0 for a document or a query without tokens.
+    """
+    candidates = tf.ones([tf.shape(queries)[0], tf.shape(documents)[0]], tf.bool)
+    if static_shapes:
+        maxima = document_maxima(queries, documents, document_mask, candidates, block=block).values
+    else:
+        maxima = packed_maxima(queries, query_mask, documents, document_mask, candidates, block=block).values
+    counted = query_mask[:, :, None] & tf.math.is_finite(maxima)
+    totals = tf.reduce_sum(tf.where(counted, maxima, 0.0), axis=1)
+    lengths = tf.reduce_sum(tf.cast(query_mask, tf.float32), axis=1, keepdims=True)
+    return totals / tf.maximum(lengths, 1.0)

@@ -1,0 +1,169 @@
+"""The output folder of a run: what lies where, and that one folder holds one run."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+import yaml
+
+from xtr_tf.config.loading import read_yaml, to_mapping
+from xtr_tf.config.schema import RunConfig
+from xtr_tf.errors import InputError
+from xtr_tf.files import staged_directory, write_aside
+
+# What may change when a run continues, because it does not change the weights of a step.
+_FREE = {
+    "steps",
+    "distribution",
+    "tpu",
+    "steps_per_loop",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "evaluate_every",
+    "log_every",
+    "output",
+}
+
+
+class RunRecord:
+    """Paths and small files of a run.
+
+    Args:
+        directory: The output folder.
+
+    Attributes:
+        checkpoints: Folder of the checkpoints.
+        curves: Folder of the TensorBoard files.
+        encoder: Folder of the trained encoder.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.checkpoints = directory / "checkpoints"
+        self.curves = directory / "tensorboard"
+        self.encoder = directory / "encoder"
+
+    def start(self, config: RunConfig) -> None:
+        """Writes the configuration down, or checks that it continues the one written before."""
+        path = self._directory / "config.yaml"
+        settings = to_mapping(config)
+        if path.exists() and any(self.checkpoints.glob("step_*")):
+            changed = _differences(read_yaml(path), settings)
+            if changed:
+                raise InputError(
+                    "The output folder holds a run with another configuration; choose another folder, or "
+                    f"remove it. Received: {', '.join(changed)} changed, {str(self._directory)!r}."
+                )
+        self._write(path, yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
+
+    def add_dev_metrics(self, step: int, metrics: dict[str, float]) -> None:
+        """Appends a step's metrics to `dev_metrics.jsonl`, leaving out any of later steps."""
+        path = self._directory / "dev_metrics.jsonl"
+        earlier = path.read_text().splitlines() if path.exists() else []
+        lines = [line for line in earlier if json.loads(line)["step"] < step]
+        lines.append(json.dumps({"step": step, **metrics}, ensure_ascii=False))
+        self._write(path, "\n".join(lines) + "\n")
+
+    def save_failed_batch(self, text: str) -> Path:
+        """Keeps what describes the batch that ended a run."""
+        path = self._directory / "failed_batch.json"
+        self._write(path, text)
+        return path
+
+    def _write(self, path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_aside(path, text.encode())
+
+
+def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Dotted names of the settings that differ and matter."""
+    names = []
+    for section, settings in after.items():
+        for name, value in settings.items():
+            if section == "training" and name in _FREE:
+                continue
+            if before.get(section, {}).get(name) != value:
+                names.append(f"{section}.{name}")
+    return names
+
+
+_NAME = re.compile(r"step_(\d{9})")
+_STATE, _INFO = "state", "checkpoint.json"
+
+
+class StoredCheckpoint(NamedTuple):
+    """A checkpoint on disk.
+
+    Attributes:
+        directory: Where it is.
+        step: Updates made before it.
+        metric: What decides which is best; NaN if it was not measured.
+    """
+
+    directory: Path
+    step: int
+    metric: float
+
+
+class CheckpointStore:
+    """The checkpoints of one run.
+
+    A checkpoint is a folder that gets its name only when complete, so a run killed while writing
+    leaves the earlier ones as they were.
+
+    Args:
+        directory: Folder of the checkpoints; made when the first is saved.
+        state: What to save and restore.
+        keep: How many of the latest to keep, beside the best.
+    """
+
+    def __init__(self, directory: Path, state: tf.train.Checkpoint, keep: int) -> None:
+        self._directory = directory
+        self._state = state
+        self._keep = keep
+
+    def save(self, step: int, metric: float = math.nan) -> None:
+        """Writes a checkpoint, replacing one of the same step, and removes those no longer kept."""
+        with staged_directory(self._directory / f"step_{step:09d}", overwrite=True) as staging:
+            self._state.write(str(staging / _STATE))
+            (staging / _INFO).write_text(json.dumps({"step": step, "metric": metric}))
+        for leftover in self._directory.glob(".step_*"):  # of a process that was killed while writing
+            shutil.rmtree(leftover)
+        best = self.best()
+        for checkpoint in self.all()[: -self._keep]:
+            if best is None or checkpoint.step != best.step:
+                shutil.rmtree(checkpoint.directory)
+
+    def restore(self, checkpoint: StoredCheckpoint) -> None:
+        """Sets the state to a checkpoint's."""
+        try:
+            self._state.read(str(checkpoint.directory / _STATE)).assert_consumed()
+        except (AssertionError, ValueError, IndexError, RuntimeError, tf.errors.OpError) as error:
+            raise InputError(
+                "A checkpoint does not fit this configuration or is damaged; remove it, or choose another "
+                f"output folder. Received: {str(checkpoint.directory)!r}."
+            ) from error
+
+    def all(self) -> list[StoredCheckpoint]:
+        """The checkpoints on disk, oldest first."""
+        found = []
+        for path in sorted(self._directory.glob("step_*")):
+            if _NAME.fullmatch(path.name) and (path / _INFO).is_file():
+                info = json.loads((path / _INFO).read_text())
+                found.append(StoredCheckpoint(path, int(info["step"]), float(info["metric"])))
+        return found
+
+    def latest(self) -> StoredCheckpoint | None:
+        """The one with the most updates, if there is any."""
+        return next(reversed(self.all()), None)
+
+    def best(self) -> StoredCheckpoint | None:
+        """The one with the highest metric, the earliest of equals, if any was measured."""
+        measured = [checkpoint for checkpoint in self.all() if not math.isnan(checkpoint.metric)]
+        return max(measured, key=lambda checkpoint: checkpoint.metric, default=None)

@@ -1,0 +1,109 @@
+"""Shards as elements of an Apache Beam pipeline, on any runner.
+
+A shard is the unit of work, of retry and of storage, so a runner that repeats an element, or
+runs it twice at once, changes nothing (`shard_task.py`). What a task loads, such as the model,
+is loaded once a process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
+from apache_beam.utils.shared import Shared
+
+from xtr_tf.errors import InputError
+from xtr_tf.vectors.runners import ShardTask
+
+NAMESPACE = "xtr_tf"
+
+
+class RunShard(beam.DoFn):
+    """Runs a task; all threads of a process share what it loads.
+
+    Args:
+        task: The task.
+        shared: Holds what is loaded; made where the pipeline is built.
+        threads: Threads a worker may compute with; 0 leaves them to the libraries.
+    """
+
+    def __init__(self, task: ShardTask, shared: Shared, threads: int) -> None:
+        self._task = task
+        self._shared = shared
+        self._threads = threads
+        self._loaded: _Loaded | None = None
+
+    def setup(self) -> None:
+        """Loads, or takes what this process has loaded."""
+        self._loaded = self._shared.acquire(self._load, tag=repr(self._task))
+
+    def process(self, shard: Any) -> Iterator[int]:
+        """Finishes a shard; counts what was done."""
+        assert self._loaded is not None
+        for name, count in self._task.run(shard, self._loaded.content).items():
+            Metrics.counter(NAMESPACE, name).inc(count)
+        yield 1
+
+    def _load(self) -> _Loaded:
+        if self._threads:
+            # Libraries read these when they are first used, which in a worker is now.
+            for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
+                os.environ[name] = str(self._threads)
+        return _Loaded(self._task.load())
+
+
+@dataclasses.dataclass
+class _Loaded:
+    """Something `Shared` can hold, which needs objects that can be referred to weakly."""
+
+    content: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class BeamRunner:
+    """Runs a task on a Beam runner.
+
+    Attributes:
+        flags: Pipeline options as on a command line (`--runner=DataflowRunner`, ...), given to
+            Beam as they are. Without any, Beam's direct runner works in this process.
+
+    Example:
+        >>> runner = BeamRunner(["--direct_running_mode=multi_processing", "--direct_num_workers=4"])
+        >>> encode_corpus("corpus.jsonl", "model", "out/vectors", runner=runner)
+    """
+
+    flags: Sequence[str] = ()
+
+    def __call__(self, task: ShardTask, shards: Sequence[Any]) -> None:
+        """Runs the pipeline to its end."""
+        # Never None: Beam would then read this process's own command line.
+        options = PipelineOptions(list(self.flags))
+        pipeline = beam.Pipeline(options=options)
+        _ = (
+            pipeline
+            | "Shards" >> beam.Create(list(shards), reshuffle=False)
+            | "Spread over workers" >> beam.Reshuffle()
+            | "Run" >> beam.ParDo(RunShard(task, Shared(), _threads(options)))
+        )
+        try:
+            pipeline.run().wait_until_finish()
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise InputError(
+                f"The Beam pipeline failed ({reason}); finished shards are kept, run it again. "
+                f"Received: options {list(self.flags)}."
+            ) from error
+
+
+def _threads(options: PipelineOptions) -> int:
+    """A fair share of this machine's cores where several workers run on it."""
+    direct = options.view_as(DirectOptions)
+    if direct.direct_running_mode != "multi_processing":
+        return 0
+    cores = os.cpu_count() or 1
+    return max(cores // (direct.direct_num_workers or cores), 1)

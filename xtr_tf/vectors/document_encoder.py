@@ -1,0 +1,107 @@
+"""Documents to token vectors with a loaded model: split, batch, encode, prune.
+
+The one place where a corpus meets the encoder; every runner uses it. Knows nothing of files.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import tensorflow as tf
+
+from xtr_tf.config.retrieval import EncodingConfig
+from xtr_tf.model.encoder import Encoder
+from xtr_tf.model.folder import load_encoder
+from xtr_tf.model.tokenizer import Tokenizer
+from xtr_tf.vectors.passages import Passage, PassageSplitter, Pruning, batches
+from xtr_tf.vectors.store import EncodedDocument
+
+
+class DocumentEncoder:
+    """Encodes documents, each as one passage or several.
+
+    What a document's vectors are depends on the other documents of a call only by rounding
+    (they share batches), and two calls with the same documents give the same bits.
+
+    Args:
+        encoder: The encoder.
+        tokenizer: Its tokenizer.
+        config: How to split, store and prune.
+
+    Example:
+        >>> encoder = DocumentEncoder(*load_encoder("model"), EncodingConfig())
+        >>> [document] = encoder.encode(["Nile The Nile flows north."])
+        >>> document.vectors.shape
+        (9, 128)
+    """
+
+    def __init__(self, encoder: Encoder, tokenizer: Tokenizer, config: EncodingConfig) -> None:
+        self.config = config.resolved(tokenizer.config.document_length)
+        self._dtype = np.float16 if config.dtype == "float16" else ml_dtypes.bfloat16
+        self._splitter = PassageSplitter(tokenizer, self.config.passage_length, self.config.overlap or 0)
+        self._pruning = Pruning(self.config, tokenizer)
+
+        @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
+        def encode(ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            if not self._pruning.needs_norms:
+                return encoder(ids), tf.zeros(tf.shape(ids))
+            hidden = encoder.hidden_states(ids)
+            projected = tf.matmul(hidden, tf.cast(tf.convert_to_tensor(encoder.projection), hidden.dtype))
+            vectors, norms = tf.linalg.normalize(tf.cast(projected, tf.float32), axis=-1)
+            return vectors, norms[:, :, 0]
+
+        self._encode_ids = encode
+
+    @classmethod
+    def load(cls, model: str | Path, config: EncodingConfig) -> DocumentEncoder:
+        """Loads the encoder of a directory."""
+        return cls(*load_encoder(model), config)
+
+    def encode(self, texts: Sequence[str]) -> list[EncodedDocument]:
+        """Encodes the full texts of documents, in order."""
+        passages = list(self._splitter.split(texts))
+        encoded = self._encode_passages(passages)
+        owners = np.searchsorted([passage.document for passage in passages], np.arange(len(texts) + 1))
+        return [
+            self._join(passages[first:last], encoded[first:last])
+            for first, last in itertools.pairwise(owners)
+        ]
+
+    def _encode_passages(self, passages: Sequence[Passage]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Each passage's vectors, as stored, and which of its tokens stay."""
+        encoded: list[tuple[np.ndarray, np.ndarray]] = [(np.empty(0), np.empty(0))] * len(passages)
+        counts = [len(passage.ids) for passage in passages]
+        for length, members in batches(counts, self.config.passage_length, self.config.batch_tokens):
+            ids = np.zeros((len(members), length), np.int32)
+            for row, member in enumerate(members):
+                ids[row, : counts[member]] = passages[member].ids
+            vectors, norms = (output.numpy() for output in self._encode_ids(tf.constant(ids)))
+            for row, member in enumerate(members):
+                tokens = slice(0, counts[member])
+                kept = self._pruning.keep(
+                    passages[member].ids, norms[row, tokens] if self._pruning.needs_norms else None
+                )
+                encoded[member] = (vectors[row, tokens].astype(self._dtype), kept)
+        return encoded
+
+    def _join(
+        self, passages: Sequence[Passage], encoded: Iterable[tuple[np.ndarray, np.ndarray]]
+    ) -> EncodedDocument:
+        """One document from its passages, without what is pruned."""
+        vectors, masks = zip(*encoded, strict=True)
+        kept = np.concatenate(masks)
+        if self.config.max_tokens:
+            kept &= np.cumsum(kept) <= self.config.max_tokens
+        owners = np.repeat(np.arange(len(passages)), [len(mask) for mask in masks])
+        return EncodedDocument(
+            vectors=np.concatenate(vectors)[kept],
+            pieces=np.concatenate([passage.ids for passage in passages])[kept],
+            spans=np.concatenate([passage.spans for passage in passages])[kept],
+            positions=np.concatenate([passage.positions for passage in passages])[kept],
+            passage_tokens=np.bincount(owners[kept], minlength=len(passages)).astype(np.int32),
+            pruned=int(np.count_nonzero(~kept)),
+        )

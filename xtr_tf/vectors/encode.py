@@ -1,0 +1,180 @@
+"""A whole encoding job: plan, run what is not finished, close the directory with its manifest."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from xtr_tf.collections.corpus import CorpusReader
+from xtr_tf.config.retrieval import EncodingConfig
+from xtr_tf.errors import InputError
+from xtr_tf.files import is_aside
+from xtr_tf.model.folder import read_manifest
+from xtr_tf.vectors.job import EncodingJob, Progress, watching
+from xtr_tf.vectors.manifest import MANIFEST_FILE, Manifest
+from xtr_tf.vectors.plan import WORK_FOLDER, EncodingPlan, Reuse, ShardPlan
+from xtr_tf.vectors.runners import Runner, run_locally
+
+SHARD_CHARACTERS = 1_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodingReport:
+    """What a job did.
+
+    Attributes:
+        manifest: Of the finished directory.
+        shards_kept: Shards that an earlier run had finished.
+        counters: `documents_encoded`, `documents_reused`, `tokens_encoded` and `tokens_pruned`
+            of this run.
+        first_skipped: Where the first record left out for each reason of `manifest.skipped` stands.
+        seconds: Time spent encoding.
+    """
+
+    manifest: Manifest
+    shards_kept: int
+    counters: Mapping[str, int]
+    first_skipped: Mapping[str, str]
+    seconds: float
+
+
+def encode_corpus(
+    corpus: str | Path,
+    model: str | Path,
+    out: str | Path,
+    config: EncodingConfig | None = None,
+    *,
+    language: str = "und",
+    shard_characters: int = SHARD_CHARACTERS,
+    reuse: str | Path | None = None,
+    runner: Runner = run_locally,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> EncodingReport:
+    """Encodes a corpus into a directory of token vectors.
+
+    A job that was killed continues when it is called again: shards that were finished from the
+    same documents, encoder and settings are kept.
+
+    Args:
+        corpus: What `CorpusReader` reads.
+        model: An encoder's directory.
+        out: The directory to write; new, empty, or of an unfinished job.
+        config: How to split, store and prune.
+        language: Of documents that do not name one.
+        shard_characters: Text of a shard, which is the unit of work.
+        reuse: An earlier directory; vectors of texts that have not changed are copied from it.
+        runner: What runs the shards: `run_locally`, or a `BeamRunner`.
+        on_progress: Called now and then while shards are encoded.
+
+    Raises:
+        InputError: If anything given cannot be used; nothing finished is lost.
+    """
+    encoder = read_manifest(Path(model))
+    config = (config or EncodingConfig()).resolved(encoder.tokenizer.document_length)
+    settings = config.vector_settings()
+    earlier = Reuse(Path(reuse), encoder.fingerprint, settings) if reuse else None
+    reader = CorpusReader(corpus, language)
+    job = EncodingJob(str(model), str(out), str(reuse or ""), config)
+    with _claimed(Path(out)) as directory:
+        identity = {"encoder": encoder.fingerprint, "keep_text": config.keep_text, **settings}
+        plan = EncodingPlan(directory, identity, shard_characters)
+        try:
+            shards = plan.write(reader, earlier)
+            _check_not_another_job(directory, shards)
+        except BaseException:
+            plan.remove()
+            raise
+        pending = [shard for shard in shards if job.finished(shard) is None]
+        started = time.monotonic()
+        if pending:
+            with watching(job, pending, on_progress):
+                runner(job, pending)
+        seconds = time.monotonic() - started
+        manifest = _close(job, shards, encoder.fingerprint, settings, reader.skipped)
+    counters: Counter[str] = Counter()
+    for shard in pending:
+        counters.update(manifest.shards[shard.index].counters)
+    return EncodingReport(manifest, len(shards) - len(pending), counters, dict(reader.first_skipped), seconds)
+
+
+def _close(
+    job: EncodingJob,
+    shards: Sequence[ShardPlan],
+    fingerprint: str,
+    settings: Mapping[str, Any],
+    skipped: Mapping[str, int],
+) -> Manifest:
+    """Writes the manifest over finished shards and removes everything else."""
+    directory = Path(job.out)
+    entries = []
+    for shard in shards:
+        entry = job.finished(shard)
+        if entry is None:
+            raise InputError(
+                "A shard was not written although its job ended; run it again, finished shards are kept. "
+                f"Received: no {shard.name} in {job.out!r}."
+            )
+        entries.append(entry)
+    names = {shard.name for shard in shards}
+    for path in directory.iterdir():
+        if path.is_dir() and path.name not in names:
+            shutil.rmtree(path)
+    manifest = Manifest(
+        entries[0].dim, entries[0].dtype, fingerprint, settings, tuple(entries), dict(skipped)
+    )
+    manifest.write(directory)
+    return manifest
+
+
+@contextmanager
+def _claimed(directory: Path) -> Iterator[Path]:
+    """Makes sure that the directory is ours to write, and that nobody else is writing it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    foreign = sorted(path.name for path in directory.iterdir() if not _is_ours(path))
+    if foreign:
+        raise InputError(
+            "Token vectors are written into a directory of their own; choose a new one. "
+            f"Received: {str(directory)!r}, which holds {foreign[0]!r}."
+        )
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise InputError(
+            "Another process is encoding into this directory; wait for its end or choose another one. "
+            f"Received: {str(directory)!r}."
+        ) from error
+    try:
+        for path in directory.iterdir():
+            if is_aside(path):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        yield directory
+    finally:
+        if not any(directory.iterdir()):
+            directory.rmdir()
+        os.close(descriptor)
+
+
+def _check_not_another_job(directory: Path, shards: Sequence[ShardPlan]) -> None:
+    """Refuses to write over a finished directory of other documents, encoder or settings."""
+    if not (directory / MANIFEST_FILE).exists():
+        return
+    finished = [shard.key for shard in Manifest.read(directory).shards]
+    if finished != [shard.key for shard in shards]:
+        raise InputError(
+            "This directory holds the finished vectors of another corpus, encoder or settings; choose a new "
+            f"one, and give this one as the directory to reuse. Received: {str(directory)!r}."
+        )
+
+
+def _is_ours(path: Path) -> bool:
+    return path.name in (MANIFEST_FILE, WORK_FOLDER) or path.name.startswith("shard-") or is_aside(path)

@@ -1,0 +1,135 @@
+"""What a directory of token vectors says of itself: `manifest.json`, and the entry of one shard.
+
+Knows names, counts and hashes. The arrays belong to `shard.py`, what is encoded to the pipeline.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from xtr_tf.errors import InputError
+from xtr_tf.files import write_aside
+
+FORMAT = "xtr-token-vectors"
+VERSION = 1
+MANIFEST_FILE = "manifest.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class FileEntry:
+    """Size and SHA-256 of a file."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardEntry:
+    """One finished shard.
+
+    Attributes:
+        name: Its folder, such as `shard-00000-of-00010`.
+        documents: Number of documents, counted on from the shards before it.
+        passages: Number of passages.
+        tokens: Number of token vectors.
+        dim: Width of a token vector.
+        dtype: `float16` or `bfloat16`.
+        key: Hash of everything the shard was made from; equal keys mean equal content.
+        files: Name in the folder to size and hash.
+        counters: What its encoding counted, such as documents reused or tokens pruned.
+    """
+
+    name: str
+    documents: int
+    passages: int
+    tokens: int
+    dim: int
+    dtype: str
+    key: str
+    files: Mapping[str, FileEntry]
+    counters: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> ShardEntry:
+        """The inverse of `dataclasses.asdict`."""
+        files = {name: FileEntry(**entry) for name, entry in fields["files"].items()}
+        return cls(**{**fields, "files": files})
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """The whole directory. It is written last: without it the directory is unfinished.
+
+    Attributes:
+        dim: Width of a token vector.
+        dtype: `float16` or `bfloat16`.
+        encoder_fingerprint: Of the encoder and tokenizer that made the vectors.
+        settings: How documents were cut and pruned; with the encoder, all that vectors depend on.
+        shards: In the order of the corpus.
+        skipped: Records of the corpus that were left out, by reason.
+    """
+
+    dim: int
+    dtype: str
+    encoder_fingerprint: str
+    settings: Mapping[str, Any]
+    shards: tuple[ShardEntry, ...]
+    skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def num_documents(self) -> int:
+        """Documents in all shards."""
+        return sum(shard.documents for shard in self.shards)
+
+    @property
+    def num_passages(self) -> int:
+        """Passages in all shards."""
+        return sum(shard.passages for shard in self.shards)
+
+    @property
+    def num_tokens(self) -> int:
+        """Token vectors in all shards."""
+        return sum(shard.tokens for shard in self.shards)
+
+    def write(self, directory: Path) -> None:
+        """Writes `manifest.json`, whole or not at all."""
+        counts = {
+            "num_documents": self.num_documents,
+            "num_passages": self.num_passages,
+            "num_tokens": self.num_tokens,
+        }
+        content = {"format": FORMAT, "version": VERSION, **counts, **dataclasses.asdict(self)}
+        write_aside(directory / MANIFEST_FILE, json.dumps(content, indent=1).encode())
+
+    @classmethod
+    def read(cls, directory: Path) -> Manifest:
+        """Reads `manifest.json`, refusing whatever is not one of ours."""
+        path = directory / MANIFEST_FILE
+        if not path.is_file():
+            raise InputError(
+                "This is no finished directory of token vectors (it has no manifest.json); "
+                f"run `xtr-tf encode` to its end first. Received: {str(directory)!r}."
+            )
+        try:
+            content = json.loads(path.read_bytes())
+            name, version = content.pop("format"), content.pop("version")
+            if (name, version) != (FORMAT, VERSION):
+                raise InputError(
+                    f"Only version {VERSION} of {FORMAT} can be read; encode the corpus again. "
+                    f"Received: version {version!r} of {name!r}."
+                )
+            for count in ("num_documents", "num_passages", "num_tokens"):
+                content.pop(count)
+            shards = tuple(ShardEntry.from_dict(fields) for fields in content.pop("shards"))
+            return cls(shards=shards, **content)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(
+                "The manifest of the token vectors is damaged; encode the corpus again. "
+                f"Received: {str(path)!r} ({type(error).__name__})."
+            ) from error

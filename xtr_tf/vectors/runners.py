@@ -1,0 +1,33 @@
+"""Work that is divided into shards, as runners see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+
+class ShardTask(Protocol):
+    """What to do with each of several shards.
+
+    A task is pickled to reach other processes, may be run for a shard any number of times, by
+    several workers at once, and leaves the same result.
+    """
+
+    def load(self) -> Any:
+        """What all shards of a process share, such as a model."""
+        ...
+
+    def run(self, shard: Any, loaded: Any) -> Mapping[str, int]:
+        """Finishes a shard and returns what is to be counted."""
+        ...
+
+
+#: Runs a task for shards and returns when all are finished.
+Runner = Callable[[Any, Sequence[Any]], None]
+
+
+def run_locally(task: ShardTask, shards: Sequence[Any]) -> None:
+    """Finishes the shards in order."""
+    loaded = task.load()
+    for shard in shards:
+        task.run(shard, loaded)

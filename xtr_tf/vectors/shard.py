@@ -1,0 +1,277 @@
+"""The token vectors of some documents in memory: what an encoder makes and a shard's files hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+from xtr_tf.collections.document import DocumentRecord
+from xtr_tf.errors import InputError
+from xtr_tf.files import directory_aside, sha256_of
+from xtr_tf.vectors.manifest import FileEntry, ShardEntry
+
+VECTOR_DTYPES = ("float16", "bfloat16")
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardArrays:
+    """Tokens of consecutive documents, passage after passage, in the order of the corpus.
+
+    Attributes:
+        documents: The documents, which own one passage or more each.
+        vectors: `[tokens, dim]` floats of unit length.
+        pieces: `[tokens]` int32, ids of the vocabulary.
+        spans: `[tokens, 2]` int32, first character and the one after the last, in the
+            document's `full_text`.
+        positions: `[tokens]` int32, the token's place in its document, counted before any
+            splitting or pruning. Tokens in the overlap of two passages have equal positions.
+        passage_tokens: `[passages]` int32, how many tokens each passage has.
+        passage_documents: `[passages]` int32, index into `documents`, never decreasing.
+    """
+
+    documents: Sequence[DocumentRecord]
+    vectors: np.ndarray
+    pieces: np.ndarray
+    spans: np.ndarray
+    positions: np.ndarray
+    passage_tokens: np.ndarray
+    passage_documents: np.ndarray
+
+    def __post_init__(self) -> None:
+        tokens, passages = len(self.vectors), len(self.passage_tokens)
+        consistent = (
+            self.vectors.ndim == 2
+            and self.pieces.shape == self.positions.shape == (tokens,)
+            and self.spans.shape == (tokens, 2)
+            and self.passage_documents.shape == (passages,)
+            and int(self.passage_tokens.sum()) == tokens
+        )
+        if not consistent:
+            shapes = {name: getattr(self, name).shape for name in ARRAYS}
+            raise InputError(f"The arrays of a shard must agree in their lengths. Received: {shapes}.")
+        owners = np.unique(self.passage_documents)
+        if np.any(np.diff(self.passage_documents) < 0) or not np.array_equal(
+            owners, np.arange(len(self.documents))
+        ):
+            raise InputError(
+                "The passages of a shard must follow its documents' order, each document with one at least. "
+                f"Received: passages of {len(owners)} documents for {len(self.documents)} documents."
+            )
+
+    @property
+    def document_of_token(self) -> np.ndarray:
+        """`[tokens]` int32, index into `documents`."""
+        return np.repeat(self.passage_documents, self.passage_tokens)
+
+
+# The arrays of a shard by file name, with the type each is stored as (vectors choose their own).
+ARRAYS = {
+    "vectors": None,
+    "pieces": np.int32,
+    "spans": np.int32,
+    "positions": np.int32,
+    "passage_tokens": np.int32,
+    "passage_documents": np.int32,
+}
+
+
+ENTRY_FILE = "shard.json"
+DOCUMENTS_FILE = "documents.jsonl"
+
+
+def shard_name(index: int, count: int) -> str:
+    """The folder of a shard, such as `shard-00000-of-00010`."""
+    return f"shard-{index:05d}-of-{count:05d}"
+
+
+def write_shard(
+    directory: Path,
+    name: str,
+    arrays: ShardArrays,
+    dtype: str = "float16",
+    key: str = "",
+    counters: Mapping[str, int] | None = None,
+) -> ShardEntry:
+    """Writes a shard's folder, in place of an earlier one of that name.
+
+    Args:
+        directory: The directory of token vectors.
+        name: What `shard_name` gives.
+        arrays: The content.
+        dtype: What vectors are stored as, `float16` or `bfloat16`.
+        key: Hash of everything the content was made from.
+        counters: What the encoding counted.
+
+    Returns:
+        The entry for the manifest, which is also kept in the folder.
+    """
+    stored = stored_arrays(arrays, dtype)
+    with directory_aside(directory / name) as folder:
+        for array_name, array in stored.items():
+            np.save(folder / f"{array_name}.npy", array, allow_pickle=False)
+        with (folder / DOCUMENTS_FILE).open("w", encoding="utf-8") as file:
+            file.writelines(f"{document.to_json()}\n" for document in arrays.documents)
+        files = {
+            path.name: FileEntry(path.stat().st_size, sha256_of(path)) for path in sorted(folder.iterdir())
+        }
+        entry = ShardEntry(
+            name=name,
+            documents=len(arrays.documents),
+            passages=len(arrays.passage_tokens),
+            tokens=len(arrays.vectors),
+            dim=arrays.vectors.shape[1],
+            dtype=dtype,
+            key=key,
+            files=files,
+            counters=dict(counters or {}),
+        )
+        (folder / ENTRY_FILE).write_text(json.dumps(dataclasses.asdict(entry), indent=1))
+    return entry
+
+
+def read_shard_entry(directory: Path, name: str) -> ShardEntry | None:
+    """The entry of a finished shard, or None if there is none that can be read."""
+    try:
+        return ShardEntry.from_dict(json.loads((directory / name / ENTRY_FILE).read_bytes()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def stored_arrays(arrays: ShardArrays, dtype: str) -> dict[str, np.ndarray]:
+    """The arrays as their files hold them; bfloat16, which `.npy` does not know, as its bits."""
+    if dtype not in VECTOR_DTYPES:
+        raise InputError(f"Token vectors are stored as {' or '.join(VECTOR_DTYPES)}. Received: {dtype!r}.")
+    if not np.isfinite(arrays.vectors).all():
+        raise InputError("Token vectors must be finite; check the encoder. Received: NaN or infinity.")
+    stored = {
+        name: np.ascontiguousarray(getattr(arrays, name), array_type)
+        for name, array_type in ARRAYS.items()
+        if array_type is not None
+    }
+    if dtype == "float16":
+        stored["vectors"] = np.ascontiguousarray(arrays.vectors, np.float16)
+    else:
+        stored["vectors"] = np.ascontiguousarray(arrays.vectors, ml_dtypes.bfloat16).view(np.uint16)
+    return stored
+
+
+class Shard:
+    """A finished shard's arrays and documents. Arrays have the shapes of `ShardArrays`.
+
+    Args:
+        folder: The shard's folder.
+        entry: What the manifest says of it.
+
+    Raises:
+        InputError: If a file is missing or is not of the size the manifest states.
+    """
+
+    def __init__(self, folder: Path, entry: ShardEntry) -> None:
+        self.folder = folder
+        self.entry = entry
+        for name, file in entry.files.items():
+            path = folder / name
+            size = path.stat().st_size if path.is_file() else None
+            if size != file.bytes:
+                found = "no such file" if size is None else f"{size} bytes"
+                raise InputError(
+                    "A shard of token vectors is missing or truncated; encode the corpus again, finished "
+                    f"shards are kept. Received: {found} instead of {file.bytes} bytes at {str(path)!r}."
+                )
+
+    @cached_property
+    def vectors(self) -> np.ndarray:
+        """`[tokens, dim]` as stored (float16, or ml_dtypes' bfloat16), memory-mapped."""
+        return self.map_vectors()
+
+    def map_vectors(self) -> np.ndarray:
+        """The same, mapped anew: what was read of it leaves memory when the caller lets go of it."""
+        stored = self._load("vectors")
+        return stored.view(ml_dtypes.bfloat16) if self.entry.dtype == "bfloat16" else stored
+
+    @cached_property
+    def pieces(self) -> np.ndarray:
+        """`[tokens]` int32."""
+        return self._load("pieces")
+
+    @cached_property
+    def spans(self) -> np.ndarray:
+        """`[tokens, 2]` int32."""
+        return self._load("spans")
+
+    @cached_property
+    def positions(self) -> np.ndarray:
+        """`[tokens]` int32."""
+        return self._load("positions")
+
+    @cached_property
+    def passage_tokens(self) -> np.ndarray:
+        """`[passages]` int32."""
+        return self._load("passage_tokens")
+
+    @cached_property
+    def passage_documents(self) -> np.ndarray:
+        """`[passages]` int32, counted from the shard's first document."""
+        return self._load("passage_documents")
+
+    @cached_property
+    def passage_offsets(self) -> np.ndarray:
+        """`[passages + 1]` int64: tokens of passage `i` are those from `[i]` to `[i + 1]`."""
+        return np.concatenate([[0], np.cumsum(self.passage_tokens, dtype=np.int64)])
+
+    @property
+    def document_of_token(self) -> np.ndarray:
+        """`[tokens]` int32, counted from the shard's first document."""
+        return np.repeat(self.passage_documents, self.passage_tokens)
+
+    @cached_property
+    def document_tokens(self) -> np.ndarray:
+        """`[documents]` int64, how many tokens each document has."""
+        counts = np.zeros(self.entry.documents, np.int64)
+        np.add.at(counts, self.passage_documents, self.passage_tokens)
+        return counts
+
+    def documents(self) -> Iterator[DocumentRecord]:
+        """The documents in order, read as they are asked for."""
+        with (self.folder / DOCUMENTS_FILE).open(encoding="utf-8") as file:
+            for line in file:
+                yield DocumentRecord.from_json(line)
+
+    def arrays(self) -> ShardArrays:
+        """Everything at once."""
+        return ShardArrays(list(self.documents()), **{name: getattr(self, name) for name in ARRAYS})
+
+    def verify(self) -> None:
+        """Reads every file and raises `InputError` for the first whose hash is not the manifest's."""
+        for name, file in self.entry.files.items():
+            if sha256_of(self.folder / name) != file.sha256:
+                raise InputError(
+                    "A file of the token vectors is not the one that was written; remove its shard's folder "
+                    "and encode the corpus again, the other shards are kept. "
+                    f"Received: {str(self.folder / name)!r}, whose SHA-256 differs."
+                )
+
+    def _load(self, name: str) -> np.ndarray:
+        path = self.folder / f"{name}.npy"
+        rows = self.entry.passages if name.startswith("passage_") else self.entry.tokens
+        shape = {"vectors": (rows, self.entry.dim), "spans": (rows, 2)}.get(name, (rows,))
+        try:
+            # An empty file cannot be mapped: a shard whose tokens were all pruned has some.
+            array = np.load(path, mmap_mode="r" if rows else None, allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise InputError(
+                "A file of the token vectors is no NumPy array; encode the corpus again. "
+                f"Received: {str(path)!r}."
+            ) from error
+        if array.shape != shape:
+            raise InputError(
+                f"An array of the token vectors must have the shape {shape} of the manifest. "
+                f"Received: {array.shape} at {str(path)!r}."
+            )
+        return array

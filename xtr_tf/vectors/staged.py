@@ -1,0 +1,156 @@
+"""Encoding on workers that share no file system with this machine, such as Dataflow's.
+
+The job itself stays here: plan, finished shards, manifest. A staging folder that both sides reach
+(`gs://`, `s3://`, `hdfs://`: whatever Beam has a file system for) carries the model and the plans
+of shards to the workers, and finished shards back. There, as here, a shard without its
+`shard.json`, which is sent last, is not finished; one that is finished is not encoded again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from xtr_tf.config.retrieval import EncodingConfig
+from xtr_tf.errors import InputError
+from xtr_tf.files import directory_aside
+from xtr_tf.model.folder import MANIFEST_FILE as MODEL_FILE
+from xtr_tf.model.folder import read_manifest
+from xtr_tf.vectors.document_encoder import DocumentEncoder
+from xtr_tf.vectors.job import EncodingJob
+from xtr_tf.vectors.plan import WORK_FOLDER, ShardPlan, documents_file
+from xtr_tf.vectors.runners import Runner
+from xtr_tf.vectors.shard import ENTRY_FILE
+
+_MIME_TYPE = "application/octet-stream"
+
+
+@dataclasses.dataclass(frozen=True)
+class StagedEncoding:
+    """The task of workers elsewhere.
+
+    Attributes:
+        staging: The folder that both sides reach.
+        model: The model's folder within it.
+        config: Settings, resolved.
+    """
+
+    staging: str
+    model: str
+    config: EncodingConfig
+
+    def load(self) -> DocumentEncoder:
+        """The encoder, fetched once a process."""
+        with tempfile.TemporaryDirectory() as folder:
+            download(FileSystems.join(self.staging, self.model), Path(folder))
+            return DocumentEncoder.load(folder, self.config)
+
+    def run(self, shard: ShardPlan, encoder: DocumentEncoder) -> dict[str, int]:
+        """Fetches a shard's plan, encodes it as every runner does, and sends the result."""
+        with tempfile.TemporaryDirectory() as folder:
+            job = EncodingJob(model="", out=folder, reuse="", config=self.config)
+            plan = documents_file(Path(folder) / WORK_FOLDER, shard.index)
+            plan.parent.mkdir()
+            _copy_in(self.plan(shard), plan)
+            counts = job.run(shard, encoder)
+            upload(Path(folder) / shard.name, self.result(shard), last=ENTRY_FILE)
+        return counts
+
+    def plan(self, shard: ShardPlan) -> str:
+        """Where a shard's plan lies."""
+        return FileSystems.join(self.staging, f"plan-{shard.key}.jsonl")
+
+    def result(self, shard: ShardPlan) -> str:
+        """Where a shard lies when it is finished."""
+        return FileSystems.join(self.staging, f"{shard.name}-{shard.key}")
+
+    def finished(self, shard: ShardPlan) -> bool:
+        """Whether a shard has arrived whole."""
+        return bool(FileSystems.exists(FileSystems.join(self.result(shard), ENTRY_FILE)))
+
+
+@dataclasses.dataclass(frozen=True)
+class StagedRunner:
+    """Runs encoding jobs through a staging folder. What is in it may be removed afterwards.
+
+    Attributes:
+        runner: What runs the workers, a `BeamRunner`.
+        staging: The folder that both sides reach.
+    """
+
+    runner: Runner
+    staging: str
+
+    def __call__(self, job: EncodingJob, shards: Sequence[ShardPlan]) -> None:
+        """Encodes the shards elsewhere and fetches them."""
+        if job.reuse:
+            raise InputError(
+                "Vectors are reused on the machine that has them; leave out staging, or reuse. "
+                f"Received: both {self.staging!r} and {job.reuse!r}."
+            )
+        try:
+            FileSystems.get_filesystem(self.staging)
+        except ValueError as error:
+            raise InputError(
+                "Beam knows no file system of this kind; install the one it needs, such as apache-beam[gcp]. "
+                f"Received: {self.staging!r}."
+            ) from error
+        try:
+            self._run(job, shards)
+        except BeamIOError as error:
+            raise InputError(
+                f"The staging folder cannot be used ({error}); check its address and your rights. "
+                f"Received: {self.staging!r}."
+            ) from error
+
+    def _run(self, job: EncodingJob, shards: Sequence[ShardPlan]) -> None:
+        model = f"model-{read_manifest(Path(job.model)).fingerprint}"
+        task = StagedEncoding(self.staging, model, job.config)
+        sent = FileSystems.join(self.staging, model)
+        if not FileSystems.exists(FileSystems.join(sent, MODEL_FILE)):
+            upload(Path(job.model), sent, last=MODEL_FILE)
+        pending = [shard for shard in shards if not task.finished(shard)]
+        for shard in pending:
+            _copy_out(documents_file(Path(job.out) / WORK_FOLDER, shard.index), task.plan(shard))
+        if pending:
+            self.runner(task, pending)
+        for shard in shards:
+            with directory_aside(Path(job.out) / shard.name) as folder:
+                download(task.result(shard), folder)
+
+
+def upload(folder: Path, destination: str, last: str) -> None:
+    """Sends the files of a folder, `last` after the others."""
+    for path in sorted(folder.iterdir(), key=lambda path: (path.name == last, path.name)):
+        _copy_out(path, FileSystems.join(destination, path.name))
+
+
+def download(source: str, folder: Path) -> None:
+    """Fetches the files of a folder."""
+    for found in FileSystems.match([FileSystems.join(source, "*")])[0].metadata_list:
+        _copy_in(found.path, folder / FileSystems.split(found.path)[1])
+
+
+def _copy_out(path: Path, destination: str) -> None:
+    parent = FileSystems.split(destination)[0]
+    if not FileSystems.exists(parent):
+        FileSystems.mkdirs(parent)
+    with (
+        path.open("rb") as source,
+        FileSystems.create(destination, _MIME_TYPE, CompressionTypes.UNCOMPRESSED) as sink,
+    ):
+        shutil.copyfileobj(source, sink)
+
+
+def _copy_in(source: str, path: Path) -> None:
+    with (
+        FileSystems.open(source, _MIME_TYPE, CompressionTypes.UNCOMPRESSED) as stream,
+        path.open("wb") as file,
+    ):
+        shutil.copyfileobj(stream, file)

@@ -1,0 +1,251 @@
+"""A finished directory of token vectors: what index builders, exporters and evaluations read.
+
+    manifest.json               counts, type, encoder fingerprint, every file's SHA-256
+    shard-00000-of-00010/
+      vectors.npy               [tokens, dim] float16, or bfloat16 as its bits in uint16
+      pieces.npy                [tokens] int32
+      spans.npy                 [tokens, 2] int32
+      positions.npy             [tokens] int32
+      passage_tokens.npy        [passages] int32
+      passage_documents.npy     [passages] int32, counted from the shard's first document
+      documents.jsonl           id, title, language, content_hash and, unless left out, text
+      shard.json                the shard's entry in the manifest
+
+Vectors are memory-mapped: nothing here holds more than is asked for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from xtr_tf.collections.document import DocumentRecord
+from xtr_tf.errors import InputError
+from xtr_tf.vectors.manifest import Manifest
+from xtr_tf.vectors.shard import Shard, ShardArrays, shard_name, write_shard
+
+
+class TokenVectors:
+    """The token vectors of a corpus.
+
+    Documents and tokens have ordinals: dense, from 0, in the order of the corpus, whatever
+    wrote them. Open one with `TokenVectors.open`.
+
+    Attributes:
+        directory: Where it lies.
+        manifest: What it says of itself.
+        shards: In the order of the corpus.
+
+    Example:
+        >>> corpus = TokenVectors.open("out/vectors")
+        >>> for vectors, documents in corpus.blocks(65_536):
+        ...     codes = quantiser.encode(vectors)
+    """
+
+    def __init__(self, directory: Path, manifest: Manifest, shards: Sequence[Shard]) -> None:
+        self.directory = directory
+        self.manifest = manifest
+        self.shards = tuple(shards)
+        self.num_documents = manifest.num_documents
+        self.num_passages = manifest.num_passages
+        self.num_tokens = manifest.num_tokens
+        self.dim = manifest.dim
+        self.dtype = manifest.dtype
+        self.encoder_fingerprint = manifest.encoder_fingerprint
+        self._first_document = _starts([shard.entry.documents for shard in self.shards])
+        self._first_token = _starts([shard.entry.tokens for shard in self.shards])
+
+    @classmethod
+    def open(cls, directory: str | Path) -> TokenVectors:
+        """Opens a directory; sizes and shapes are checked, hashes only by `verify`.
+
+        Raises:
+            InputError: If it is unfinished, damaged, or mixed from shards of different runs.
+        """
+        directory = Path(directory)
+        manifest = Manifest.read(directory)
+        for index, entry in enumerate(manifest.shards):
+            expected = (shard_name(index, len(manifest.shards)), manifest.dim, manifest.dtype)
+            if (entry.name, entry.dim, entry.dtype) != expected:
+                raise InputError(
+                    "A shard does not belong to this directory of token vectors; encode the corpus again. "
+                    f"Received: {(entry.name, entry.dim, entry.dtype)} instead of {expected}."
+                )
+        return cls(directory, manifest, [Shard(directory / entry.name, entry) for entry in manifest.shards])
+
+    @classmethod
+    def write(
+        cls,
+        directory: str | Path,
+        shards: Sequence[ShardArrays],
+        encoder_fingerprint: str,
+        dtype: str = "float16",
+    ) -> TokenVectors:
+        """Writes a directory of vectors that are already in memory, and opens it.
+
+        For vectors made elsewhere, and tests; `xtr-tf encode` writes shard by shard.
+
+        Args:
+            directory: New, or one to take the place of.
+            shards: One shard each, in the order of the corpus; at least one.
+            encoder_fingerprint: Of what made the vectors.
+            dtype: What they are stored as, `float16` or `bfloat16`.
+        """
+        directory = Path(directory)
+        entries = [
+            write_shard(directory, shard_name(index, len(shards)), arrays, dtype)
+            for index, arrays in enumerate(shards)
+        ]
+        Manifest(entries[0].dim, dtype, encoder_fingerprint, {}, tuple(entries)).write(directory)
+        return cls.open(directory)
+
+    def blocks(self, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """All tokens in order, at most `size` at a time (a block ends where its shard ends).
+
+        Yields:
+            `[tokens, dim]` float32 vectors and `[tokens]` int32 document ordinals.
+        """
+        for shard, first_document in zip(self.shards, self._first_document, strict=False):
+            documents, vectors = shard.document_of_token, shard.map_vectors()
+            for start in range(0, shard.entry.tokens, size):
+                rows = slice(start, start + size)
+                ordinals = documents[rows] + np.int32(first_document)
+                yield vectors[rows].astype(np.float32), ordinals
+
+    def part(self, first: int, last: int) -> TokenVectors:
+        """Some consecutive shards as if they were all, from index `first` up to but without `last`."""
+        manifest = dataclasses.replace(self.manifest, shards=self.manifest.shards[first:last])
+        return TokenVectors(self.directory, manifest, self.shards[first:last])
+
+    def shards_from(self, token: int) -> TokenVectors:
+        """The part that begins with a token, which must be the first of its shard."""
+        index = int(np.searchsorted(self._first_token, token))
+        assert self._first_token[index] == token, "a part begins with a shard"
+        return self.part(index, len(self.shards))
+
+    def take(self, tokens: np.ndarray) -> np.ndarray:
+        """The vectors of some tokens, in the order given; for samples.
+
+        Args:
+            tokens: `[count]` integers, token ordinals.
+
+        Returns:
+            `[count, dim]` float32.
+        """
+        tokens = np.asarray(tokens)
+        if len(tokens) and not (tokens.min() >= 0 and tokens.max() < self.num_tokens):
+            raise InputError(
+                f"Token ordinals must be from 0 to {self.num_tokens - 1}. "
+                f"Received: {tokens.min()} to {tokens.max()}."
+            )
+        taken = np.empty((len(tokens), self.dim), np.float32)
+        owners = np.searchsorted(self._first_token, tokens, side="right") - 1
+        for owner in np.unique(owners):
+            rows = np.flatnonzero(owners == owner)
+            taken[rows] = self.shards[owner].map_vectors()[tokens[rows] - self._first_token[owner]]
+        return taken
+
+    def locate(self, document: int) -> tuple[Shard, int]:
+        """The shard that holds a document, and the document's index in it."""
+        index = int(np.searchsorted(self._first_document, document, side="right")) - 1
+        return self.shards[index], document - int(self._first_document[index])
+
+    @cached_property
+    def document_of_token(self) -> np.ndarray:
+        """`[tokens]` int32 document ordinals."""
+        return np.concatenate(
+            [
+                shard.document_of_token + np.int32(first)
+                for shard, first in zip(self.shards, self._first_document, strict=False)
+            ]
+        )
+
+    @cached_property
+    def document_offsets(self) -> np.ndarray:
+        """`[documents + 1]` int64: tokens of document `i` are those from `[i]` to `[i + 1]`."""
+        counts = np.concatenate([shard.document_tokens for shard in self.shards])
+        return _starts(counts)
+
+    @cached_property
+    def pieces(self) -> np.ndarray:
+        """`[tokens]` int32, ids of the vocabulary."""
+        return np.concatenate([shard.pieces for shard in self.shards])
+
+    @cached_property
+    def spans(self) -> np.ndarray:
+        """`[tokens, 2]` int32, characters in each document's `full_text`."""
+        return np.concatenate([shard.spans for shard in self.shards])
+
+    @cached_property
+    def positions(self) -> np.ndarray:
+        """`[tokens]` int32, each token's place in its document."""
+        return np.concatenate([shard.positions for shard in self.shards])
+
+    def documents(self) -> Iterator[DocumentRecord]:
+        """All documents in order, read as they are asked for."""
+        for shard in self.shards:
+            yield from shard.documents()
+
+    @cached_property
+    def document_ids(self) -> list[str]:
+        """Ids in order."""
+        return [document.id for document in self.documents()]
+
+    def verify(self) -> None:
+        """Reads every file and raises `InputError` for the first that is not the one written."""
+        for shard in self.shards:
+            shard.verify()
+
+
+def _starts(counts: Sequence[int] | np.ndarray) -> np.ndarray:
+    """`[len(counts) + 1]` int64: where each begins, and the end of the last."""
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedDocument:
+    """One document's tokens, passage after passage; arrays as in `ShardArrays`.
+
+    `pruned` counts the tokens that were encoded but left out.
+    """
+
+    vectors: np.ndarray
+    pieces: np.ndarray
+    spans: np.ndarray
+    positions: np.ndarray
+    passage_tokens: np.ndarray
+    pruned: int = 0
+
+    @classmethod
+    def stored(cls, corpus: TokenVectors, ordinal: int) -> EncodedDocument:
+        """A document of a finished directory, its vectors bit for bit."""
+        shard, local = corpus.locate(ordinal)
+        first_passage, last_passage = np.searchsorted(shard.passage_documents, [local, local + 1])
+        first, last = shard.passage_offsets[[first_passage, last_passage]]
+        return cls(
+            vectors=shard.vectors[first:last],
+            pieces=shard.pieces[first:last],
+            spans=shard.spans[first:last],
+            positions=shard.positions[first:last],
+            passage_tokens=shard.passage_tokens[first_passage:last_passage],
+        )
+
+
+def assemble(records: Sequence[DocumentRecord], documents: Sequence[EncodedDocument]) -> ShardArrays:
+    """Puts documents together in the order given.
+
+    Args:
+        records: What is kept of each document.
+        documents: The tokens of each; one at least.
+    """
+    joined = {
+        name: np.concatenate([getattr(document, name) for document in documents])
+        for name in ("vectors", "pieces", "spans", "positions", "passage_tokens")
+    }
+    passages = [len(document.passage_tokens) for document in documents]
+    owners = np.repeat(np.arange(len(documents), dtype=np.int32), passages)
+    return ShardArrays(records, passage_documents=owners, **joined)

@@ -1,0 +1,191 @@
+"""What a refresh changes, document by document. Knows ids and content, no vectors."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from xtr_tf.collections.document import DocumentRecord
+from xtr_tf.errors import InputError
+from xtr_tf.files import directory_aside
+from xtr_tf.vectors.manifest import Manifest, ShardEntry
+from xtr_tf.vectors.shard import ENTRY_FILE, Shard, ShardArrays, shard_name, write_shard
+from xtr_tf.vectors.store import TokenVectors
+
+
+@dataclasses.dataclass(frozen=True)
+class DocumentChanges:
+    """Which documents stay and which come; those that come stand after those that stay.
+
+    Attributes:
+        kept: `[documents of the base]` bool.
+        taken: `[added documents]` bool, false for those the base has as they are.
+        added: Number of new ids.
+        replaced: Number of ids whose document is another one now.
+        deleted: Number of ids deleted.
+        unchanged: Number of added documents that the base has as they are.
+        unknown: Ids to delete that the base does not have.
+    """
+
+    kept: np.ndarray
+    taken: np.ndarray
+    added: int
+    replaced: int
+    deleted: int
+    unchanged: int
+    unknown: tuple[str, ...]
+
+
+def compare_documents(
+    base: TokenVectors, added: TokenVectors | None, deleted_ids: Collection[str]
+) -> DocumentChanges:
+    """Compares by id, then by content, title and language.
+
+    An id that is both deleted and added is replaced.
+
+    Args:
+        base: The last version.
+        added: New and changed documents, encoded.
+        deleted_ids: Of documents to leave out.
+
+    Raises:
+        InputError: If no document would be left.
+    """
+    arriving = {} if added is None else {record.id: _identity(record) for record in added.documents()}
+    leaving = set(deleted_ids)
+    kept = np.ones(base.num_documents, bool)
+    untouched: set[str] = set()
+    replaced = deleted = 0
+    known = set()
+    for ordinal, record in enumerate(base.documents()):
+        if record.id in leaving:
+            known.add(record.id)
+        if record.id in arriving:
+            if record.id not in leaving and arriving[record.id] == _identity(record):
+                untouched.add(record.id)
+                continue
+            replaced += 1
+            kept[ordinal] = False
+        elif record.id in leaving:
+            deleted += 1
+            kept[ordinal] = False
+    taken = np.array([identifier not in untouched for identifier in arriving], bool)
+    if not kept.any() and not taken.any():
+        raise InputError(
+            "A refresh must leave at least one document; add some, or delete fewer. "
+            f"Received: {deleted} deletions of {base.num_documents} documents."
+        )
+    return DocumentChanges(
+        kept=kept,
+        taken=taken,
+        added=int(taken.sum()) - replaced,
+        replaced=replaced,
+        deleted=deleted,
+        unchanged=len(untouched),
+        unknown=tuple(sorted(leaving - known)),
+    )
+
+
+def _identity(record: DocumentRecord) -> tuple[str, str, str]:
+    return (record.content_hash, record.title, record.language)
+
+
+def update_vectors(
+    base: TokenVectors, added: TokenVectors | None, changes: DocumentChanges, out: str | Path
+) -> TokenVectors:
+    """Writes the documents that stay, then those that come.
+
+    Files of shards from which nothing is taken away are shared with their old directory by hard
+    links (copied where the file system has none); files are never changed once written.
+
+    Args:
+        base: The last version.
+        added: New and changed documents, encoded as the base was.
+        changes: Of `compare_documents`.
+        out: A new directory, which appears when it is whole.
+
+    Raises:
+        InputError: If `out` exists, or the vectors of `added` do not belong with those of `base`.
+    """
+    out = Path(out)
+    if out.exists():
+        raise InputError(f"A refresh makes a new directory; choose another name. Received: {str(out)!r}.")
+    if added is not None:
+        check_same_origin(base, added)
+    parts = list(_parts(base, changes.kept))
+    if added is not None:
+        parts += _parts(added, changes.taken)
+    with directory_aside(out) as aside:
+        entries = tuple(
+            _write(shard, kept, aside, shard_name(index, len(parts)))
+            for index, (shard, kept) in enumerate(parts)
+        )
+        dataclasses.replace(base.manifest, shards=entries, skipped={}).write(aside)
+    return TokenVectors.open(out)
+
+
+def check_same_origin(base: TokenVectors, added: TokenVectors) -> None:
+    """Raises `InputError` unless both were made by one encoder in one way."""
+
+    def origin(manifest: Manifest) -> tuple[object, ...]:
+        return (manifest.encoder_fingerprint, manifest.dim, manifest.dtype, dict(manifest.settings))
+
+    if base.encoder_fingerprint != added.encoder_fingerprint:
+        raise InputError(
+            "Documents can be added only under the encoder of the others; encode them with it. "
+            f"Received: encoder {added.encoder_fingerprint[:12]} instead of {base.encoder_fingerprint[:12]}."
+        )
+    if origin(base.manifest) != origin(added.manifest):
+        raise InputError(
+            "Documents can be added only if they were split, pruned and stored as the others; encode again. "
+            f"Received: {origin(added.manifest)[1:]} instead of {origin(base.manifest)[1:]}."
+        )
+
+
+def _parts(corpus: TokenVectors, kept: np.ndarray) -> Iterator[tuple[Shard, np.ndarray]]:
+    """The shards of which something stays, each with `[documents]` bool."""
+    limits = np.cumsum([shard.entry.documents for shard in corpus.shards])
+    for shard, mask in zip(corpus.shards, np.split(kept, limits[:-1]), strict=True):
+        if mask.any():
+            yield shard, mask
+
+
+def _write(shard: Shard, kept: np.ndarray, directory: Path, name: str) -> ShardEntry:
+    if kept.all():
+        return _link(shard, directory / name)
+    key = hashlib.sha256(f"{shard.entry.key} without {np.flatnonzero(~kept).tolist()}".encode())
+    return write_shard(directory, name, _select(shard, kept), shard.entry.dtype, key.hexdigest())
+
+
+def _link(shard: Shard, folder: Path) -> ShardEntry:
+    entry = dataclasses.replace(shard.entry, name=folder.name, counters={})
+    with directory_aside(folder) as aside:
+        for name in entry.files:
+            try:
+                os.link(shard.folder / name, aside / name)
+            except OSError:  # another file system, or one without hard links
+                shutil.copyfile(shard.folder / name, aside / name)
+        (aside / ENTRY_FILE).write_text(json.dumps(dataclasses.asdict(entry), indent=1))
+    return entry
+
+
+def _select(shard: Shard, kept: np.ndarray) -> ShardArrays:
+    passages = kept[shard.passage_documents]
+    tokens = np.repeat(passages, shard.passage_tokens)
+    renumbered = (np.cumsum(kept) - 1).astype(np.int32)
+    return ShardArrays(
+        documents=[record for record, stays in zip(shard.documents(), kept, strict=True) if stays],
+        vectors=shard.vectors[tokens],
+        pieces=shard.pieces[tokens],
+        spans=shard.spans[tokens],
+        positions=shard.positions[tokens],
+        passage_tokens=shard.passage_tokens[passages],
+        passage_documents=renumbered[shard.passage_documents[passages]],
+    )
