@@ -1,4 +1,7 @@
-"""`xtr-tf serve`: answer queries over gRPC and REST, as TensorFlow Serving does."""
+"""`xtr-tf serve` and `xtr-tf query`: a server with TensorFlow Serving's API, and a client of it.
+
+Importing this file must import neither gRPC nor TensorFlow: a command imports what it needs when it runs.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,12 @@ if TYPE_CHECKING:
     from serving.server.model_server import ModelServer
     from serving.server.models.config import ModelConfig
     from serving.server.wire.credentials import TlsFiles
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands of this package to `xtr-tf`."""
+    app.command("serve")(serve)
+    app.command("query")(query)
 
 
 _model = partial(typer.Option, rich_help_panel="Models")

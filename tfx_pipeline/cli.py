@@ -1,4 +1,7 @@
-"""`xtr-tf pipeline run`: the TFX pipeline on this machine, and a summary of what came of it."""
+"""`xtr-tf pipeline`: run the TFX pipeline here, compile it for Vertex AI, and look at what it did.
+
+Importing this file must not import TFX: a command imports what it needs when it runs.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,6 @@ from xtr_tf.cli.extras import needs_extra
 from xtr_tf.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from tfx_pipeline.config import PipelineConfig
     from tfx_pipeline.lineage import Lineage, RunRecord
     from tfx_pipeline.provenance import Provenance
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(help="Run, compile and inspect the TFX pipeline.", no_args_is_help=True)
+
+
+def register(parent: typer.Typer) -> None:
+    """Adds the commands of this package to `xtr-tf`."""
+    parent.add_typer(app, name="pipeline")
 
 
 class Dag(str, Enum):
@@ -92,6 +98,7 @@ _MARKS = {"COMPLETE": "[green]✓[/]", "CACHED": "[green]=[/]", "FAILED": "[red]
 _SYSTEMS = {"xtr": "this model", "baseline": "latest blessed", "bm25": "BM25"}
 
 
+@app.command()
 def status(
     config: ConfigOption = None,
     root: RootOption = None,
@@ -119,6 +126,7 @@ def status(
             console.print(f"last {record.producer}: {blessed}; {' '.join(reasons)}")
 
 
+@app.command()
 def lineage(
     model: Annotated[str, typer.Argument(help="A version that was pushed, or a model's artifact folder.")],
     config: ConfigOption = None,
@@ -204,6 +212,7 @@ class Runner(str, Enum):
     vertex = "vertex"
 
 
+@app.command("compile")
 def compile_pipeline(
     out: Annotated[Path, typer.Option(metavar="FILE", help="The job to write (JSON).")],
     runner: Annotated[Runner, typer.Option(help="What to compile for.")] = Runner.vertex,
@@ -225,6 +234,7 @@ def compile_pipeline(
     typer.echo(f"{runner.value}: {len(job['pipelineSpec']['root']['dag']['tasks'])} tasks in {out}")
 
 
+@app.command()
 def submit(
     job: Annotated[Path, typer.Argument(metavar="JOB", help="What `xtr-tf pipeline compile` wrote.")],
     config: ConfigOption = None,

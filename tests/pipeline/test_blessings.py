@@ -21,7 +21,7 @@ from tfx_pipeline.components import serving_smoke_test as serving_trial
 from tfx_pipeline.components.retrieval_evaluator import RetrievalEvaluatorExecutor
 from tfx_pipeline.components.serving_validator import ServingValidatorExecutor
 from tfx_pipeline.config import ServingCheckSettings
-from tfx_pipeline.data import example_gen as training_executor
+from tfx_pipeline.data import example_gen
 from tfx_pipeline.data.example_gen import document_example
 from xtr_tf.collections.document import Document
 from xtr_tf.errors import InputError
@@ -48,7 +48,7 @@ def data(tiny_corpus: Any, repository: Path, tmp_path_factory: pytest.TempPathFa
     """The documents of the tiny corpus, and the queries that they answer."""
     root = tmp_path_factory.mktemp("data")
     known = {record.id for record in tiny_corpus.documents}
-    records = training_executor.read_file("atlas/qrels/train.tsv", str(repository / "examples"))
+    records = example_gen.read_training_file("atlas/qrels/train.tsv", str(repository / "examples"))
     queries = [record for record in records if parse_example(record, "und").positives[0].id in known]
     documents = [
         document_example(Document(record.id, record.text, record.title, record.language))

@@ -17,8 +17,7 @@ from tfx.types import standard_artifacts
 
 from tfx_pipeline.artifacts import DataGate as DataGateArtifact
 from tfx_pipeline.components.data_gate import DataGateExecutor
-from tfx_pipeline.data import example_gen as corpus_executor
-from tfx_pipeline.data import example_gen as training_executor
+from tfx_pipeline.data import example_gen
 from tfx_pipeline.data.example_gen import defect_example
 from xtr_tf.errors import InputError
 from xtr_tf.training.data.examples import Document, TrainingExample
@@ -38,9 +37,9 @@ class Records:
 def records(repository: Path) -> Records:
     base = str(repository / "examples")
     return Records(
-        list(training_executor.read_file("atlas/qrels/train.tsv", base)),
-        list(training_executor.read_file("atlas/qrels/dev.tsv", base)),
-        list(corpus_executor.read_file("atlas/corpus.jsonl", base)),
+        list(example_gen.read_training_file("atlas/qrels/train.tsv", base)),
+        list(example_gen.read_training_file("atlas/qrels/dev.tsv", base)),
+        list(example_gen.read_corpus_file("atlas/corpus.jsonl", base)),
     )
 
 

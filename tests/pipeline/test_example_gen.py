@@ -10,8 +10,7 @@ import tensorflow as tf
 from apache_beam.testing.test_pipeline import TestPipeline
 from apache_beam.testing.util import assert_that, is_not_empty
 
-from tfx_pipeline.data import example_gen as corpus_executor
-from tfx_pipeline.data import example_gen as training_executor
+from tfx_pipeline.data import example_gen
 from xtr_tf.training.data.tfrecords import parse_example
 
 
@@ -21,7 +20,7 @@ def values(record: bytes, name: str) -> list[str]:
 
 
 def test_a_beir_split_is_joined(repository: Path) -> None:
-    records = list(training_executor.read_file("atlas/qrels/train.tsv", str(repository / "examples")))
+    records = list(example_gen.read_training_file("atlas/qrels/train.tsv", str(repository / "examples")))
     assert len(records) == 540
     first = parse_example(records[0], "und")
     assert (first.id, first.language) == ("en-sahara-q1", "en")
@@ -30,10 +29,10 @@ def test_a_beir_split_is_joined(repository: Path) -> None:
 
 
 def test_documents_survive_the_round_trip(repository: Path) -> None:
-    records = list(corpus_executor.read_file("corpus.jsonl", str(repository / "examples" / "atlas")))
+    records = list(example_gen.read_corpus_file("corpus.jsonl", str(repository / "examples" / "atlas")))
     assert len(records) == 300
     first = json.loads((repository / "examples/atlas/corpus.jsonl").read_text().splitlines()[0])
-    document = corpus_executor.parse_document(records[0])
+    document = example_gen.parse_document(records[0])
     assert (document.id, document.title) == (first["_id"], first["title"])
     assert (document.text, document.language) == (first["text"], first["language"])
 
@@ -45,7 +44,7 @@ def test_a_bad_record_becomes_a_defect_with_its_place(tmp_path: Path) -> None:
         {"id": "3", "query": "q", "positives": [{"id": "x", "text": "t"}], "language": "en"},
     ]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    records = list(training_executor.read_file("a.jsonl", str(tmp_path)))
+    records = list(example_gen.read_training_file("a.jsonl", str(tmp_path)))
     assert [values(record, "id") for record in records] == [["3"], [], []]
     defects = [values(record, "defect") for record in records[1:]]
     assert defects[0] == ["a.jsonl, line 1: the record has no `query`"]
@@ -54,7 +53,7 @@ def test_a_bad_record_becomes_a_defect_with_its_place(tmp_path: Path) -> None:
 
 def test_a_document_without_text_becomes_a_defect(tmp_path: Path) -> None:
     (tmp_path / "c.jsonl").write_text('{"_id": "a", "text": "one"}\n{"_id": "b", "text": " "}\n')
-    good, bad = corpus_executor.read_file("c.jsonl", str(tmp_path))
+    good, bad = example_gen.read_corpus_file("c.jsonl", str(tmp_path))
     assert values(good, "id") == ["a"]
     assert values(bad, "defect")[0].startswith("c.jsonl:2: ")
 
@@ -63,7 +62,7 @@ def test_every_file_of_a_pattern_is_read_by_beam(tmp_path: Path) -> None:
     for name in "ab":
         line = {"id": name, "query": "q", "positives": [{"id": "x", "text": "t"}]}
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(line) + "\n")
-    transform = training_executor.TrainingExecutor().GetInputSourceToExamplePTransform()
+    transform = example_gen.TrainingExecutor().GetInputSourceToExamplePTransform()
     with TestPipeline() as pipeline:
         records = pipeline | transform({"input_base": str(tmp_path)}, "*.jsonl")
         ids = records | beam.Map(lambda record: values(record, "id")[0])

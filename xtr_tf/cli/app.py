@@ -10,15 +10,11 @@ import logging
 import os
 import sys
 import warnings
+from importlib.metadata import entry_points
 from typing import Annotated
 
 import typer
 
-from serving import cli as query
-from serving import cli as serve
-from tfx_pipeline import cli as pipeline
-from tfx_pipeline import cli as pipeline_records
-from tfx_pipeline import cli as pipeline_vertex
 from xtr_tf.cli import (
     checkpoint,
     config,
@@ -32,7 +28,6 @@ from xtr_tf.cli import (
     tokenizer,
     train,
 )
-from xtr_tf.cli import export as verify
 from xtr_tf.errors import InputError
 from xtr_tf.version import __version__
 
@@ -49,21 +44,17 @@ app.command("doctor")(doctor.doctor)
 app.command("encode", context_settings={"allow_extra_args": True})(encode.encode)
 app.command("evaluate")(evaluate.evaluate)
 app.command("export")(export.export)
-app.command("verify")(verify.verify)
+app.command("verify")(export.verify)
 app.command("search")(search.search)
-app.command("query")(query.query)
-app.command("serve")(serve.serve)
 app.command("train")(train.train)
 app.add_typer(config.app, name="config")
 app.add_typer(index.app, name="index")
-app.add_typer(pipeline.app, name="pipeline")
-pipeline.app.command("compile")(pipeline_vertex.compile_pipeline)
-pipeline.app.command("submit")(pipeline_vertex.submit)
-pipeline.app.command("status")(pipeline_records.status)
-pipeline.app.command("lineage")(pipeline_records.lineage)
 app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(data.app, name="data")
 app.add_typer(tokenizer.app, name="tokenizer")
+# `serving` and `tfx_pipeline` bring their own commands, so that this package need not know them.
+for _commands in entry_points(group="xtr_tf.commands"):
+    _commands.load()(app)
 
 
 def _print_version(requested: bool) -> None:

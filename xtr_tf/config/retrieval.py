@@ -1,4 +1,7 @@
-"""The names of the ways to impute, for those who check settings without TensorFlow."""
+"""How documents are encoded and queries answered: settings of everything after training.
+
+Knows no model, no files and no TensorFlow, so that a configuration is checked before either is touched.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,14 @@ import math
 from typing import Any
 
 from xtr_tf.config.schema import require
-from xtr_tf.vectors.shard import VECTOR_DTYPES
 
 #: How a query token counts for a document of which it retrieved nothing: with its cut-off score m_i,
 #: with zero, with a constant, or (`none`) not at all: the mean is then over what was retrieved.
 IMPUTATIONS = ("top_k_prime", "zero", "constant", "none")
+
+
+#: What token vectors can be stored as.
+VECTOR_DTYPES = ("float16", "bfloat16")
 
 
 @dataclasses.dataclass(frozen=True)

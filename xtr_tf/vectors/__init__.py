@@ -1,0 +1,1 @@
+"""From documents to token vectors on disk: passages, encoding, runners, and the store itself."""

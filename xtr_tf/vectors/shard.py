@@ -12,11 +12,10 @@ import ml_dtypes
 import numpy as np
 
 from xtr_tf.collections.document import DocumentRecord
+from xtr_tf.config.retrieval import VECTOR_DTYPES
 from xtr_tf.errors import InputError
 from xtr_tf.files import directory_aside, sha256_of
 from xtr_tf.vectors.manifest import FileEntry, ShardEntry
-
-VECTOR_DTYPES = ("float16", "bfloat16")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""How requests come in and answers go out: gRPC, REST, JSON and protocol buffers."""

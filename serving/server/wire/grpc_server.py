@@ -23,7 +23,12 @@ from serving.server.requests.observer import (
     request_id_or_new,
 )
 from serving.server.wire.credentials import BearerTokens
-from serving.server.wire.grpc_services import ModelService, PredictionService
+from serving.server.wire.grpc_services import (
+    MODEL_SERVICE,
+    PREDICTION_SERVICE,
+    ModelService,
+    PredictionService,
+)
 from serving.server.wire.protos import (
     MODEL_SERVICE,
     PREDICTION_SERVICE,

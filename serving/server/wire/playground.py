@@ -47,7 +47,7 @@ class Playground:
 
     def pages(self) -> dict[str, HttpResponse]:
         """Returns the page by its path."""
-        html = resources.files("serving.server").joinpath("playground.html").read_bytes()
+        html = resources.files("serving.server.wire").joinpath("playground.html").read_bytes()
         headers = (("content-security-policy", _POLICY), ("x-content-type-options", "nosniff"))
         return {"/": HttpResponse(html, content_type="text/html; charset=utf-8", headers=headers)}
 

@@ -1,0 +1,1 @@
+"""Token searchers: query token vectors in, the best document tokens out, inside a TensorFlow graph."""

@@ -1,0 +1,1 @@
+"""Training data: examples from every format, sampling, and batches for `tf.data`."""

@@ -1,0 +1,8 @@
+"""Scores of queries against a batch of documents, and what training minimises with them.
+
+Shared by all modules here: `Q` queries of `n` tokens against `D` documents of `m` tokens.
+Vectors are L2-normalised by the encoder, `[Q, n, dim]` and `[D, m, dim]`, with boolean masks
+`[Q, n]` and `[D, m]` that are true at real tokens. In a batch of `B` queries with `H` hard
+negatives each, documents are laid out as the `B` positives, then `H` negatives of query 0,
+`H` of query 1, and so on.
+"""
