@@ -226,11 +226,11 @@ def compile_pipeline(
         from tfx_pipeline.runners.vertex import compile_for_vertex
     import json
 
-    from xtr_tf.files import write_aside
+    from xtr_tf.files import write_atomically
 
     job = compile_for_vertex(settings, dag.value)
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_aside(out, json.dumps(job, indent=1, sort_keys=True).encode())
+    write_atomically(out, json.dumps(job, indent=1, sort_keys=True).encode())
     typer.echo(f"{runner.value}: {len(job['pipelineSpec']['root']['dag']['tasks'])} tasks in {out}")
 
 

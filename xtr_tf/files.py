@@ -1,4 +1,9 @@
-"""Files that are whole or absent: written aside, flushed to the disk, then renamed."""
+"""Files and folders that are whole or absent, whatever happens while they are written.
+
+Content is written under a hidden name next to its destination, flushed to the disk, and renamed. A
+process that is killed leaves at most a hidden name that ends with `.partial`, which nothing takes
+for the real thing and the next writer may remove. Knows nothing of what the files hold.
+"""
 
 from __future__ import annotations
 
@@ -15,52 +20,71 @@ from xtr_tf.errors import InputError
 _CHUNK = 1 << 22
 
 
-def write_aside(path: Path, content: bytes) -> None:
-    """Writes a file under another name and renames it."""
-    aside = _aside(path)
+def write_atomically(path: Path, content: bytes) -> None:
+    """Writes a file, replacing one that is there."""
+    unfinished = _unfinished(path)
     try:
-        with aside.open("wb") as file:
+        with unfinished.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        aside.replace(path)
+        unfinished.replace(path)
     except BaseException:
-        aside.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
         raise
-    flush_directory(path.parent)
+    _flush(path.parent)
 
 
 @contextmanager
-def directory_aside(path: Path) -> Iterator[Path]:
-    """Gives a new folder to fill; on success it takes the place of `path`, on failure it is removed.
+def atomic_directory(path: Path, overwrite: bool = False) -> Iterator[Path]:
+    """Gives a new folder to fill, which becomes `path` when the block ends without an exception.
 
-    A folder left by a killed process keeps its own name and is never mistaken for `path`; the one
-    that is replaced is removed under such a name, too, so that `path` is never half of anything.
+    Args:
+        path: The folder to make; folders above it are made if need be.
+        overwrite: Whether it may replace one that exists, which stays until the new one is whole.
+
+    Yields:
+        The folder to write into, in the same parent; removed if an exception leaves the block.
+
+    Raises:
+        InputError: `path` exists and may not be replaced, before the block or at its end.
+
+    Example:
+        >>> with atomic_directory(Path("out/encoder")) as folder:
+        ...     (folder / "weights").write_bytes(weights)
     """
+    _check_may_write(path, overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = _aside(path)
-    aside.mkdir()
+    unfinished = _unfinished(path)
+    unfinished.mkdir()
     try:
-        yield aside
-        for file in aside.iterdir():
-            _flush(file)
-        flush_directory(aside)
+        yield unfinished
+        for content in unfinished.rglob("*"):
+            _flush(content)
+        _flush(unfinished)
+        _check_may_write(path, overwrite)
         if path.exists():
-            replaced = _aside(path)
+            replaced = _unfinished(path)
             path.rename(replaced)
-            aside.rename(path)
+            unfinished.rename(path)
             shutil.rmtree(replaced)
         else:
-            aside.rename(path)
+            unfinished.rename(path)
     except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
         raise
-    flush_directory(path.parent)
+    _flush(path.parent)
 
 
-def is_aside(path: Path) -> bool:
-    """Whether `path` is unfinished work that its writer has left."""
+def is_unfinished(path: Path) -> bool:
+    """Whether `path` is work in progress, or was left by a process that was killed."""
     return path.name.startswith(".") and path.name.endswith(".partial")
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Removes what killed processes have left in `folder`; nobody else may be writing into it."""
+    for path in filter(is_unfinished, list(folder.iterdir())):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def sha256_of(path: Path) -> str:
@@ -72,50 +96,21 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def flush_directory(path: Path) -> None:
-    """Makes renames within a folder outlive a power failure."""
-    _flush(path)
+def _check_may_write(directory: Path, overwrite: bool) -> None:
+    if directory.exists() and not overwrite:
+        raise InputError(
+            f"The directory exists; choose another one or allow overwriting. Received: {str(directory)!r}."
+        )
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
 
 
 def _flush(path: Path) -> None:
+    """Makes a file's content, or the names in a folder, outlive a power failure."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _aside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
-
-
-@contextmanager
-def staged_directory(directory: Path, overwrite: bool) -> Iterator[Path]:
-    """Gives a temporary sibling to write into, and renames it to `directory` when all went well.
-
-    Args:
-        directory: The directory to make.
-        overwrite: Whether it may replace one that exists; the old one stays until the new is whole.
-
-    Yields:
-        The temporary directory, which is removed if an exception leaves the block.
-    """
-    if directory.exists() and not overwrite:
-        raise InputError(
-            f"The directory exists; choose another one or allow overwriting. Received: {str(directory)!r}."
-        )
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    staging = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}")
-    staging.mkdir()
-    try:
-        yield staging
-        if directory.exists():
-            replaced = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}")
-            directory.rename(replaced)
-            staging.rename(directory)
-            shutil.rmtree(replaced)
-        else:
-            staging.rename(directory)
-    except BaseException:
-        shutil.rmtree(staging, ignore_errors=True)
-        raise

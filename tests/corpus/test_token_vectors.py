@@ -11,7 +11,7 @@ import pytest
 
 from xtr_tf.collections.document import Document, DocumentRecord
 from xtr_tf.errors import InputError
-from xtr_tf.files import directory_aside, is_aside
+from xtr_tf.files import atomic_directory, is_unfinished
 from xtr_tf.vectors.shard import ShardArrays, read_shard_entry, write_shard
 from xtr_tf.vectors.store import TokenVectors
 
@@ -181,9 +181,9 @@ def test_a_shard_replaces_one_of_its_name(make_shard: MakeShard, tmp_path: Path)
 
 def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:
     def fill() -> None:
-        with directory_aside(tmp_path / "shard") as folder:
+        with atomic_directory(tmp_path / "shard", overwrite=True) as folder:
             (folder / "file").write_text("half")
-            assert is_aside(folder)
+            assert is_unfinished(folder)
             raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space"):
@@ -203,10 +203,10 @@ def test_a_folder_is_replaced_before_the_old_one_is_removed(
 
     monkeypatch.setattr("xtr_tf.files.shutil.rmtree", remove)
     for name in ("old", "new"):
-        with directory_aside(tmp_path / "shard") as folder:
+        with atomic_directory(tmp_path / "shard", overwrite=True) as folder:
             (folder / name).touch()
     assert there == [["new"]]
-    assert is_aside(removed[0])
+    assert is_unfinished(removed[0])
     assert [file.name for file in removed[0].iterdir()] == ["old"]
 
 

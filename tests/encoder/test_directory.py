@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from xtr_tf.config.schema import TokenizerConfig
 from xtr_tf.errors import InputError
-from xtr_tf.files import staged_directory
+from xtr_tf.files import atomic_directory
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.folder import (
     MANIFEST_FILE,
@@ -145,7 +145,7 @@ def test_a_directory_is_replaced_only_when_asked(saved, small_encoder, tokenizer
 
 def test_a_failure_leaves_the_old_directory_and_nothing_else(saved):
     before = (saved / MANIFEST_FILE).read_bytes()
-    with pytest.raises(IsADirectoryError), staged_directory(saved, overwrite=True) as staging:
+    with pytest.raises(IsADirectoryError), atomic_directory(saved, overwrite=True) as staging:
         staging.write_text("half a file")
     assert [path.name for path in saved.parent.iterdir()] == ["encoder"]
     assert (saved / MANIFEST_FILE).read_bytes() == before

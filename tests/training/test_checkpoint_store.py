@@ -39,7 +39,7 @@ def test_a_checkpoint_that_was_not_finished_is_not_there(tmp_path, monkeypatch):
     assert [checkpoint.step for checkpoint in store.all()] == [1]
     assert len(list(tmp_path.iterdir())) == 1
     # A process that was killed leaves its temporary folder behind; it is never taken for a checkpoint.
-    (tmp_path / ".step_000000003.0123").mkdir()
+    (tmp_path / ".step_000000003.01234567.partial").mkdir()
     (tmp_path / "step_000000004").mkdir()
     assert store.latest().step == 1
     monkeypatch.undo()

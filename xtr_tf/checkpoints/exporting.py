@@ -16,7 +16,7 @@ from xtr_tf.checkpoints.naming import HUGGING_FACE, Rule
 from xtr_tf.checkpoints.opening import PROJECTION_FOLDER
 from xtr_tf.checkpoints.safetensors import Progress, SafetensorsWriter, read_safetensors, row_blocks
 from xtr_tf.config.schema import EncoderConfig
-from xtr_tf.files import staged_directory
+from xtr_tf.files import atomic_directory
 from xtr_tf.model.folder import TOKENIZER_FILE, WEIGHTS_FILE, read_manifest
 from xtr_tf.model.vocabulary import SentencePieceModel
 
@@ -52,7 +52,7 @@ def export_checkpoint(
     rules = HUGGING_FACE.foreign_names(weights)
     projection = {name: rule for name, rule in rules.items() if rule.foreign.startswith(_PROJECTION_PREFIX)}
     encoder = {name: rule for name, rule in rules.items() if name not in projection}
-    with staged_directory(Path(out), overwrite) as staging:
+    with atomic_directory(Path(out), overwrite) as staging:
         folder = staging / PROJECTION_FOLDER
         folder.mkdir()
         _write(staging / "model.safetensors", weights, encoder, progress)

@@ -14,7 +14,7 @@ from xtr_tf.checkpoints.plan import ImportPlan, plan_import
 from xtr_tf.checkpoints.safetensors import Progress, SafetensorsWriter, row_blocks
 from xtr_tf.config.schema import EncoderConfig, TokenizerConfig
 from xtr_tf.errors import InputError
-from xtr_tf.files import staged_directory
+from xtr_tf.files import atomic_directory
 from xtr_tf.model.folder import TOKENIZER_FILE, WEIGHTS_FILE, write_manifest
 from xtr_tf.model.vocabulary import SentencePieceModel, TrimmedVocabulary, corpus_texts, trim_vocabulary
 from xtr_tf.model.weights import weight_shapes
@@ -87,7 +87,7 @@ def import_checkpoint(
     if keep_pieces_of:
         model, rows = _trim(vocabulary, keep_pieces_of, tokenizer.lowercase)
         config = dataclasses.replace(config, vocabulary_size=len(rows))
-    with staged_directory(Path(directory), overwrite) as staging:
+    with atomic_directory(Path(directory), overwrite) as staging:
         (staging / TOKENIZER_FILE).write_bytes(model)
         _write_weights(staging / WEIGHTS_FILE, plan, config, rows, projection_seed, progress)
         fingerprint = write_manifest(staging, config, tokenizer)

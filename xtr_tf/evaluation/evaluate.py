@@ -13,7 +13,7 @@ from xtr_tf.errors import InputError
 from xtr_tf.evaluation.evaluator import EvaluationSettings, Evaluator, Model
 from xtr_tf.evaluation.report.content import build_content
 from xtr_tf.evaluation.report.html import write_report
-from xtr_tf.files import staged_directory
+from xtr_tf.files import atomic_directory
 from xtr_tf.model.folder import MANIFEST_FILE
 from xtr_tf.retriever.versions import versions_in
 
@@ -46,7 +46,7 @@ def evaluate_model(
     out = Path(out)
     started = time.perf_counter()
     replaces = is_report(out) or (out.is_dir() and not any(out.iterdir()))
-    with staged_directory(out, overwrite=replaces) as staging:
+    with atomic_directory(out, overwrite=replaces) as staging:
         tested = open_model(model)
         earlier = Path(baseline) if baseline and is_report(baseline) else None
         opponent = open_model(baseline) if baseline and not earlier else None

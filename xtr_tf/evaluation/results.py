@@ -15,7 +15,7 @@ from xtr_tf.errors import InputError
 from xtr_tf.evaluation.run import Run
 from xtr_tf.evaluation.token_analysis import TokenAnalysis
 from xtr_tf.evaluation.worked_examples import WorkedExample
-from xtr_tf.files import write_aside
+from xtr_tf.files import write_atomically
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +106,7 @@ class DatasetResult:
             },
         }
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_aside(path, json.dumps(content, ensure_ascii=False).encode())
+        write_atomically(path, json.dumps(content, ensure_ascii=False).encode())
 
 
 def file_name(dataset: str) -> str:

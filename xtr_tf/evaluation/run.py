@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from xtr_tf.errors import InputError
-from xtr_tf.files import write_aside
+from xtr_tf.files import write_atomically
 
 
 class Run:
@@ -101,7 +101,7 @@ class Run:
             for query, (documents, scores) in self._rankings.items()
             for rank, (document, score) in enumerate(zip(documents, scores.tolist(), strict=True), start=1)
         ]
-        write_aside(Path(path), gzip.compress("".join(lines).encode(), compresslevel=1, mtime=0))
+        write_atomically(Path(path), gzip.compress("".join(lines).encode(), compresslevel=1, mtime=0))
 
 
 def _strictly_decreasing(scores: ArrayLike) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 
 from xtr_tf.config.schema import IndexConfig
 from xtr_tf.errors import InputError
-from xtr_tf.files import directory_aside
+from xtr_tf.files import atomic_directory
 from xtr_tf.index.folder import IndexManifest, TokenIndex, file_entries
 from xtr_tf.index.quantizer import TokenQuantizer, train_quantizer
 from xtr_tf.index.vector_source import VectorSource
@@ -51,7 +51,7 @@ def build_index(
             "An index needs at least one token; encode a corpus with text first. Received: 0 tokens."
         )
     directory = Path(directory)
-    with directory_aside(directory) as aside:
+    with atomic_directory(directory, overwrite=True) as aside:
         if config.kind == "exact":
             _write_exact(source, aside, config.dtype or "float16")
         else:

@@ -11,7 +11,7 @@ import numpy as np
 
 from xtr_tf.config.schema import IndexConfig
 from xtr_tf.errors import InputError
-from xtr_tf.files import sha256_of, write_aside
+from xtr_tf.files import sha256_of, write_atomically
 
 FORMAT = "xtr-token-index"
 VERSION = 1
@@ -41,7 +41,7 @@ class IndexManifest:
     def write(self, directory: Path) -> None:
         """Writes `manifest.json`, whole or not at all."""
         content = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(self)}
-        write_aside(directory / MANIFEST_FILE, json.dumps(content, indent=1).encode())
+        write_atomically(directory / MANIFEST_FILE, json.dumps(content, indent=1).encode())
 
     @classmethod
     def read(cls, directory: Path) -> IndexManifest:

@@ -17,7 +17,7 @@ import numpy as np
 
 from xtr_tf.config.schema import IndexConfig
 from xtr_tf.errors import InputError
-from xtr_tf.files import directory_aside, write_aside
+from xtr_tf.files import atomic_directory, write_atomically
 from xtr_tf.index.build import build_index
 from xtr_tf.index.folder import TokenIndex, file_entries
 from xtr_tf.index.quantizer import TokenQuantizer, train_quantizer, trained_quantizer
@@ -89,7 +89,7 @@ def build_in_parts(
     pending = [index for index in filled if not job.part(index).exists()]
     if pending:
         runner(job, pending)
-    with directory_aside(directory) as aside:
+    with atomic_directory(directory, overwrite=True) as aside:
         joined = [IndexPart(TokenIndex.open(job.part(index))) for index in filled]
         join_indexes(joined, corpus.document_offsets, aside)
     shutil.rmtree(parts)
@@ -105,7 +105,7 @@ def _prepare(parts: Path, corpus: TokenVectors, config: IndexConfig) -> None:
     if parts.exists() and not (file.is_file() and file.read_bytes() == identity):
         shutil.rmtree(parts)
     parts.mkdir(parents=True, exist_ok=True)
-    write_aside(file, identity)
+    write_atomically(file, identity)
 
 
 _BLOCK = 65_536

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from xtr_tf.errors import InputError
-from xtr_tf.files import directory_aside
+from xtr_tf.files import atomic_directory
 from xtr_tf.index.build import build_index
 from xtr_tf.index.folder import TokenIndex
 from xtr_tf.index.parts import IndexPart, join_indexes
@@ -53,9 +53,9 @@ def update_index(
         if new.num_tokens:
             built = build_index(new, Path(work) / "new", index.config, trained_quantizer(index))
             parts.append(IndexPart(built))
-        with directory_aside(directory) as aside:
-            TrainingState.of(index).write(aside)
-            join_indexes(parts, vectors.document_offsets, aside)
+        with atomic_directory(directory) as folder:
+            TrainingState.of(index).write(folder)
+            join_indexes(parts, vectors.document_offsets, folder)
     return TokenIndex.open(directory)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from xtr_tf.config.schema import Dtype, EncoderConfig, TokenizerConfig
 from xtr_tf.errors import InputError
-from xtr_tf.files import staged_directory
+from xtr_tf.files import atomic_directory
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.tokenizer import Tokenizer
 
@@ -158,7 +158,7 @@ def save_encoder(
             "The tokenizer has more pieces than the encoder has embeddings; save it with its own tokenizer. "
             f"Received: {tokenizer.vocabulary_size} pieces, {encoder.config.vocabulary_size} embeddings."
         )
-    with staged_directory(Path(directory), overwrite) as staging:
+    with atomic_directory(Path(directory), overwrite) as staging:
         weights = {
             name: weight.astype(_STORAGE_DTYPES[storage], copy=False)
             for name, weight in encoder.get_canonical_weights().items()

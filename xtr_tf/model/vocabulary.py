@@ -15,7 +15,7 @@ import sentencepiece
 
 from xtr_tf.collections.corpus import CorpusReader
 from xtr_tf.errors import InputError
-from xtr_tf.files import write_aside
+from xtr_tf.files import write_atomically
 
 # The trainer draws this many lines at random from larger corpora.
 _MAX_LINES = 5_000_000
@@ -114,7 +114,7 @@ def _explained(error: Exception, vocabulary_size: int, lines: int) -> InputError
 def write_vocabulary(path: Path, content: bytes) -> None:
     """Writes a `.model` file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_aside(path, content)
+    write_atomically(path, content)
 
 
 class SentencePieceModel:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from xtr_tf.errors import InputError
-
-# Servers take every directory whose name is a number for a version; this begins with a dot.
-_STAGING = ".{version}.{unique}.partial"
+from xtr_tf.files import atomic_directory
 
 
 def versions_in(base: Path) -> list[int]:
@@ -52,16 +48,10 @@ def new_version(base: Path, version: int | None) -> Iterator[tuple[Path, Path]]:
         version = (versions_in(base) or [0])[-1] + 1
     final = base / str(version)
     _check_absent(final)
-    base.mkdir(parents=True, exist_ok=True)
-    staging = base / _STAGING.format(version=version, unique=uuid.uuid4().hex[:8])
-    staging.mkdir()
-    try:
+    # Servers take every directory whose name is a number for a version; a staged one's is none.
+    with atomic_directory(final) as staging:
         yield staging, final
         _check_absent(final)
-        staging.rename(final)
-    except BaseException:
-        shutil.rmtree(staging, ignore_errors=True)
-        raise
 
 
 def _check_absent(directory: Path) -> None:

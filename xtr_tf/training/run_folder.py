@@ -15,7 +15,7 @@ import yaml
 from xtr_tf.config.loading import read_yaml, to_mapping
 from xtr_tf.config.schema import RunConfig
 from xtr_tf.errors import InputError
-from xtr_tf.files import staged_directory, write_aside
+from xtr_tf.files import atomic_directory, remove_unfinished, write_atomically
 
 # What may change when a run continues, because it does not change the weights of a step.
 _FREE = {
@@ -78,7 +78,7 @@ class RunRecord:
 
     def _write(self, path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_aside(path, text.encode())
+        write_atomically(path, text.encode())
 
 
 def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
@@ -130,11 +130,10 @@ class CheckpointStore:
 
     def save(self, step: int, metric: float = math.nan) -> None:
         """Writes a checkpoint, replacing one of the same step, and removes those no longer kept."""
-        with staged_directory(self._directory / f"step_{step:09d}", overwrite=True) as staging:
+        with atomic_directory(self._directory / f"step_{step:09d}", overwrite=True) as staging:
             self._state.write(str(staging / _STATE))
             (staging / _INFO).write_text(json.dumps({"step": step, "metric": metric}))
-        for leftover in self._directory.glob(".step_*"):  # of a process that was killed while writing
-            shutil.rmtree(leftover)
+        remove_unfinished(self._directory)
         best = self.best()
         for checkpoint in self.all()[: -self._keep]:
             if best is None or checkpoint.step != best.step:

@@ -16,7 +16,7 @@ from typing import Any
 from xtr_tf.collections.corpus import CorpusReader
 from xtr_tf.config.retrieval import EncodingConfig
 from xtr_tf.errors import InputError
-from xtr_tf.files import is_aside
+from xtr_tf.files import is_unfinished, remove_unfinished
 from xtr_tf.model.folder import read_manifest
 from xtr_tf.vectors.job import EncodingJob, Progress, watching
 from xtr_tf.vectors.manifest import MANIFEST_FILE, Manifest
@@ -154,9 +154,7 @@ def _claimed(directory: Path) -> Iterator[Path]:
             f"Received: {str(directory)!r}."
         ) from error
     try:
-        for path in directory.iterdir():
-            if is_aside(path):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        remove_unfinished(directory)
         yield directory
     finally:
         if not any(directory.iterdir()):
@@ -177,4 +175,4 @@ def _check_not_another_job(directory: Path, shards: Sequence[ShardPlan]) -> None
 
 
 def _is_ours(path: Path) -> bool:
-    return path.name in (MANIFEST_FILE, WORK_FOLDER) or path.name.startswith("shard-") or is_aside(path)
+    return path.name in (MANIFEST_FILE, WORK_FOLDER) or path.name.startswith("shard-") or is_unfinished(path)

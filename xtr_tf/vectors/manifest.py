@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from xtr_tf.errors import InputError
-from xtr_tf.files import write_aside
+from xtr_tf.files import write_atomically
 
 FORMAT = "xtr-token-vectors"
 VERSION = 1
@@ -103,7 +103,7 @@ class Manifest:
             "num_tokens": self.num_tokens,
         }
         content = {"format": FORMAT, "version": VERSION, **counts, **dataclasses.asdict(self)}
-        write_aside(directory / MANIFEST_FILE, json.dumps(content, indent=1).encode())
+        write_atomically(directory / MANIFEST_FILE, json.dumps(content, indent=1).encode())
 
     @classmethod
     def read(cls, directory: Path) -> Manifest:

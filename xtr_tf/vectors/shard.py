@@ -14,7 +14,7 @@ import numpy as np
 from xtr_tf.collections.document import DocumentRecord
 from xtr_tf.config.retrieval import VECTOR_DTYPES
 from xtr_tf.errors import InputError
-from xtr_tf.files import directory_aside, sha256_of
+from xtr_tf.files import atomic_directory, sha256_of
 from xtr_tf.vectors.manifest import FileEntry, ShardEntry
 
 
@@ -111,7 +111,7 @@ def write_shard(
         The entry for the manifest, which is also kept in the folder.
     """
     stored = stored_arrays(arrays, dtype)
-    with directory_aside(directory / name) as folder:
+    with atomic_directory(directory / name, overwrite=True) as folder:
         for array_name, array in stored.items():
             np.save(folder / f"{array_name}.npy", array, allow_pickle=False)
         with (folder / DOCUMENTS_FILE).open("w", encoding="utf-8") as file:

@@ -19,7 +19,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from xtr_tf.config.retrieval import EncodingConfig
 from xtr_tf.errors import InputError
-from xtr_tf.files import directory_aside
+from xtr_tf.files import atomic_directory
 from xtr_tf.model.folder import MANIFEST_FILE as MODEL_FILE
 from xtr_tf.model.folder import read_manifest
 from xtr_tf.vectors.document_encoder import DocumentEncoder
@@ -121,7 +121,7 @@ class StagedRunner:
         if pending:
             self.runner(task, pending)
         for shard in shards:
-            with directory_aside(Path(job.out) / shard.name) as folder:
+            with atomic_directory(Path(job.out) / shard.name, overwrite=True) as folder:
                 download(task.result(shard), folder)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from xtr_tf.collections.document import DocumentRecord
 from xtr_tf.errors import InputError
-from xtr_tf.files import directory_aside
+from xtr_tf.files import atomic_directory
 from xtr_tf.vectors.manifest import Manifest, ShardEntry
 from xtr_tf.vectors.shard import ENTRY_FILE, Shard, ShardArrays, shard_name, write_shard
 from xtr_tf.vectors.store import TokenVectors
@@ -122,12 +122,12 @@ def update_vectors(
     parts = list(_parts(base, changes.kept))
     if added is not None:
         parts += _parts(added, changes.taken)
-    with directory_aside(out) as aside:
+    with atomic_directory(out) as folder:
         entries = tuple(
-            _write(shard, kept, aside, shard_name(index, len(parts)))
+            _write(shard, kept, folder, shard_name(index, len(parts)))
             for index, (shard, kept) in enumerate(parts)
         )
-        dataclasses.replace(base.manifest, shards=entries, skipped={}).write(aside)
+        dataclasses.replace(base.manifest, shards=entries, skipped={}).write(folder)
     return TokenVectors.open(out)
 
 
@@ -166,13 +166,13 @@ def _write(shard: Shard, kept: np.ndarray, directory: Path, name: str) -> ShardE
 
 def _link(shard: Shard, folder: Path) -> ShardEntry:
     entry = dataclasses.replace(shard.entry, name=folder.name, counters={})
-    with directory_aside(folder) as aside:
+    with atomic_directory(folder) as unfinished:
         for name in entry.files:
             try:
-                os.link(shard.folder / name, aside / name)
+                os.link(shard.folder / name, unfinished / name)
             except OSError:  # another file system, or one without hard links
-                shutil.copyfile(shard.folder / name, aside / name)
-        (aside / ENTRY_FILE).write_text(json.dumps(dataclasses.asdict(entry), indent=1))
+                shutil.copyfile(shard.folder / name, unfinished / name)
+        (unfinished / ENTRY_FILE).write_text(json.dumps(dataclasses.asdict(entry), indent=1))
     return entry
 
 
