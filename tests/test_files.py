@@ -50,10 +50,8 @@ def test_a_folder_that_exists_is_replaced_only_if_that_is_allowed(tmp_path: Path
 
 def test_a_folder_that_somebody_else_made_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "model"
-    with pytest.raises(InputError, match="The directory exists"), atomic_directory(folder) as unfinished:
-        (unfinished / "ours").touch()
-        folder.mkdir()
-        (folder / "theirs").touch()
+    with pytest.raises(InputError, match="The directory exists"), atomic_directory(folder):
+        (folder / "theirs").mkdir(parents=True)
     assert names(folder) == ["theirs"]
     assert names(tmp_path) == ["model"]
 
