@@ -2,7 +2,7 @@
 
 Synthetic vectors (workload.py). Each build runs in a process of its own, one after the other; peak
 memory is the process's largest resident set, files mapped to memory included. Both engines have the
-same number of cells, sample, rounds, codes, threshold and searched cells. Overlap@10 is with the
+same number of leaves, sample, iterations, codes, threshold and searched leaves. Overlap@10 is with the
 documents that exact search ranks best under XTR's score.
 """
 

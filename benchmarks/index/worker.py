@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xtr_tf.config.schema import IndexConfig
-from xtr_tf.index.rules import LEAVES_SHARE, TOKENS_PER_K_PRIME, number_of_cells, sample_size
+from xtr_tf.index.rules import SEARCHED_SHARE, TOKENS_PER_K_PRIME, number_of_leaves, sample_size
 from xtr_tf.runtime import peak_resident_bytes
 from xtr_tf.vectors.store import TokenVectors
 
@@ -46,17 +46,17 @@ def build_scann(vectors: Path, out: Path, queries: Path) -> dict[str, float]:
 
     corpus = TokenVectors.open(vectors)
     settings = IndexConfig()
-    cells = number_of_cells(corpus.num_tokens)
+    leaves = number_of_leaves(corpus.num_tokens)
     start = time.perf_counter()
     dataset = np.concatenate([block for block, _ in corpus.blocks(1 << 16)])
     searcher = (
         scann_ops.builder(dataset, K_PRIME, "dot_product")
         .tree(
-            num_leaves=cells,
+            num_leaves=leaves,
             num_leaves_to_search=_leaves(corpus.num_tokens),
-            training_sample_size=sample_size(corpus.num_tokens, cells),
-            training_iterations=settings.training_rounds,
-            min_partition_size=1,  # as ours; its default of 50 would throw rare words' cells away
+            training_sample_size=sample_size(corpus.num_tokens, leaves),
+            training_iterations=settings.kmeans_iterations,
+            min_partition_size=1,  # as ours; its default of 50 would throw rare words' leaves away
         )
         .score_ah(settings.dims_per_block, anisotropic_quantization_threshold=settings.anisotropic_threshold)
         .build()
@@ -88,9 +88,9 @@ def search(index_directory: Path, out: Path, queries: Path) -> dict[str, float]:
 
 
 def _leaves(num_tokens: int) -> int:
-    """Cells that both engines look into: the rule of xtr-tf's own index."""
-    cells = number_of_cells(num_tokens)
-    return max(round(LEAVES_SHARE * cells), -(-TOKENS_PER_K_PRIME * K_PRIME * cells // num_tokens))
+    """Leaves that both engines search: the rule of xtr-tf's own index."""
+    leaves = number_of_leaves(num_tokens)
+    return max(round(SEARCHED_SHARE * leaves), -(-TOKENS_PER_K_PRIME * K_PRIME * leaves // num_tokens))
 
 
 def _rank(hits: TokenHits, corpus: object, rows: np.ndarray, out: Path) -> None:

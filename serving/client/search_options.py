@@ -15,11 +15,11 @@ class SearchOptions:
     Attributes:
         k_prime: Tokens that each query token retrieves.
         top_k: Documents to return.
-        leaves: Cells of the index to look into, 0 for the index's own rule.
+        leaves: Leaves of the index to search, 0 for the index's own rule.
         imputation: `top_k_prime`, `zero`, `constant` or `none`.
         constant: The similarity imputed under `constant`.
-        languages: Documents in one of these alone.
-        rescore: Candidates to rank anew by exact f_ColBERT, 0 for none; for an index that keeps vectors.
+        languages: Only documents in one of these.
+        rescore: Candidates to rank again by exact f_ColBERT, 0 for none; for an index that keeps vectors.
     """
 
     k_prime: int | None = None

@@ -10,10 +10,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfx_pipeline.config import load_pipeline_config
-from xtr_tf.config.loading import from_mapping, load_config, to_mapping
+from tfx_pipeline.config import PipelineConfig, load_pipeline_config
+from xtr_tf.config.loading import from_mapping, load_as, load_config, to_mapping
 from xtr_tf.config.presets import ENCODER_PRESETS, RUN_PRESETS
-from xtr_tf.config.schema import EncoderConfig, RunConfig
+from xtr_tf.config.schema import EncoderConfig, IndexConfig, RunConfig
 from xtr_tf.errors import InputError
 
 
@@ -143,3 +143,13 @@ def test_the_examples_load(path: Path) -> None:
 
 def test_there_are_examples_of_both_kinds() -> None:
     assert {path.stem.endswith("_pipeline") for path in EXAMPLES} == {True, False}
+
+
+@pytest.mark.parametrize(("old", "new"), IndexConfig.RENAMED.items())
+def test_an_old_key_is_answered_with_the_new_one(old: str, new: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_as(PipelineConfig, None, [f"index.{old}=1"])
+    assert (
+        str(caught.value) == f"`index.{old}` is now called `index.{new}`; rename it. Received: index.{old}."
+    )
+    assert getattr(load_as(PipelineConfig, None, [f"index.{new}=1"]).index, new) == 1

@@ -44,4 +44,4 @@ def write_directories(tiny_corpus: Any, root: Path) -> None:
     )
     vectors = TokenVectors.write(root / "vectors", [shard], fingerprint)
     for kind in ("exact", "scann", "core"):
-        build_index(vectors, root / kind, IndexConfig(kind=kind, cells=40))
+        build_index(vectors, root / kind, IndexConfig(kind=kind, num_leaves=40))

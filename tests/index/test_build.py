@@ -46,7 +46,7 @@ def test_an_index_says_what_it_is(tmp_path, kind):
 def test_block_size_changes_nothing(tmp_path, monkeypatch, kind):
     config = IndexConfig(kind=kind, reordering=kind == "scann")
     one = build_index(make_source(), tmp_path / "one", config)
-    monkeypatch.setattr(build, "_BLOCK", 64)
+    monkeypatch.setattr(build, "BLOCK", 64)
     many = build_index(make_source(), tmp_path / "many", config)
     assert one.manifest == many.manifest
 
@@ -74,12 +74,12 @@ def test_core_vectors_lie_by_cell(tmp_path):
 
 
 def test_another_indexs_quantiser_can_be_used_again(tmp_path):
-    from xtr_tf.index.quantizer import quantizer_of
+    from xtr_tf.index.quantizer import trained_quantizer
 
     first = build_index(make_source(), tmp_path / "first")
-    second = build_index(make_source(seed=1), tmp_path / "second", quantizer=quantizer_of(first))
+    second = build_index(make_source(seed=1), tmp_path / "second", quantizer=trained_quantizer(first))
     np.testing.assert_array_equal(second.array("centres"), first.array("centres"))
-    again = build_index(make_source(), tmp_path / "again", quantizer=quantizer_of(first))
+    again = build_index(make_source(), tmp_path / "again", quantizer=trained_quantizer(first))
     assert again.manifest == first.manifest
 
 
@@ -192,3 +192,12 @@ def test_a_file_that_is_no_array_is_refused(tmp_path):
         index.array("codes")
     with pytest.raises(InputError, match="no array of this name"):
         index.array("vectors")
+
+
+def test_the_manifest_keeps_the_keys_it_has_always_had(tmp_path):
+    config = IndexConfig(num_leaves=7, num_leaves_to_search=3, kmeans_iterations=2)
+    index = build_index(make_source(), tmp_path / "index", config)
+    stored = json.loads((tmp_path / "index" / "manifest.json").read_bytes())["config"]
+    assert (stored["cells"], stored["leaves"], stored["training_rounds"]) == (7, 3, 2)
+    assert not {"num_leaves", "num_leaves_to_search", "kmeans_iterations"} & stored.keys()
+    assert index.config == config

@@ -57,7 +57,7 @@ class Stage:
         self.count += 1
         index = new_artifact(TokenIndexArtifact, self.folder / f"index-{self.count}")
         parameters = {
-            "settings": settings_to_json(IndexConfig(cells=16)),
+            "settings": settings_to_json(IndexConfig(num_leaves=16)),
             "update": int(update),
             "work": str(self.folder / "work"),
         }

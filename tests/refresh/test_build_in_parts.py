@@ -30,8 +30,8 @@ def files(directory: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     "config",
     [
-        IndexConfig(kind="scann", cells=12, reordering=True),
-        IndexConfig(kind="core", cells=12),
+        IndexConfig(kind="scann", num_leaves=12, reordering=True),
+        IndexConfig(kind="core", num_leaves=12),
         IndexConfig(kind="exact"),
     ],
     ids=lambda config: config.kind,
@@ -50,7 +50,7 @@ def test_parts_make_the_same_index_as_one_process(
 
 
 def test_a_killed_build_continues(make_vectors: MakeVectors, tmp_path: Path) -> None:
-    config = IndexConfig(kind="scann", cells=12)
+    config = IndexConfig(kind="scann", num_leaves=12)
     vectors = make_vectors("vectors", IDS, shards=4)
     ran: list[int] = []
 
@@ -78,8 +78,8 @@ def test_parts_of_another_configuration_are_not_taken(make_vectors: MakeVectors,
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        build_in_parts(vectors.directory, tmp_path / "index", IndexConfig(cells=5), stop)
-    config = IndexConfig(cells=9)
+        build_in_parts(vectors.directory, tmp_path / "index", IndexConfig(num_leaves=5), stop)
+    config = IndexConfig(num_leaves=9)
     index = build_in_parts(vectors.directory, tmp_path / "index", config, run_locally)
     assert len(index.array("centres")) == 9
 
@@ -99,7 +99,7 @@ def test_a_shard_without_tokens_has_no_part(make_vectors: MakeVectors, tmp_path:
     )
     shards = [empty, *(shard.arrays() for shard in full.shards), empty]
     TokenVectors.write(tmp_path / "vectors", shards, "fingerprint")
-    index = build_in_parts(tmp_path / "vectors", tmp_path / "index", IndexConfig(cells=5), run_locally)
+    index = build_in_parts(tmp_path / "vectors", tmp_path / "index", IndexConfig(num_leaves=5), run_locally)
     assert index.num_documents == len(IDS) + 4
     TokenVectors.write(tmp_path / "nothing", [empty], "fingerprint")
     with pytest.raises(InputError, match="at least one token"):
@@ -108,10 +108,10 @@ def test_a_shard_without_tokens_has_no_part(make_vectors: MakeVectors, tmp_path:
 
 def test_indexes_of_different_cells_are_not_joined(make_vectors: MakeVectors, tmp_path: Path) -> None:
     vectors = make_vectors("vectors", IDS)
-    first = build_index(vectors, tmp_path / "first", IndexConfig(cells=5))
-    second = build_index(vectors, tmp_path / "second", IndexConfig(cells=5, seed=1))
+    first = build_index(vectors, tmp_path / "first", IndexConfig(num_leaves=5))
+    second = build_index(vectors, tmp_path / "second", IndexConfig(num_leaves=5, seed=1))
     (tmp_path / "joined").mkdir()
-    with pytest.raises(InputError, match="same cells"):
+    with pytest.raises(InputError, match="same leaves"):
         join_indexes([IndexPart(first), IndexPart(second)], np.array([0, 1]), tmp_path / "joined")
     with pytest.raises(InputError, match="tokens of its documents"):
         join_indexes([IndexPart(first)], np.array([0, 1]), tmp_path / "joined")

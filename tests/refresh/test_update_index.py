@@ -21,10 +21,10 @@ from xtr_tf.vectors.update import compare_documents, update_vectors
 MakeVectors = Callable[..., TokenVectors]
 IDS = [f"d{number}" for number in range(120)]
 CONFIGS = {
-    "scann": IndexConfig(kind="scann", cells=20),
-    "scann_reordering": IndexConfig(kind="scann", cells=20, reordering=True),
-    "core": IndexConfig(kind="core", cells=20),
-    "core_bfloat16": IndexConfig(kind="core", cells=20, dtype="bfloat16"),
+    "scann": IndexConfig(kind="scann", num_leaves=20),
+    "scann_reordering": IndexConfig(kind="scann", num_leaves=20, reordering=True),
+    "core": IndexConfig(kind="core", num_leaves=20),
+    "core_bfloat16": IndexConfig(kind="core", num_leaves=20, dtype="bfloat16"),
     "exact": IndexConfig(kind="exact"),
     "exact_bfloat16": IndexConfig(kind="exact", dtype="bfloat16"),
 }

@@ -112,12 +112,12 @@ def test_no_query_tokens_give_no_rows(make_index, queries):
 
 @pytest.fixture
 def half_empty():
-    """A searcher of two cells of which the second holds nothing."""
+    """A searcher of two leaves of which the second holds nothing."""
     return core_searcher.CoreSearcher(
         centres=np.eye(2, dtype=np.float32),
-        cell_offsets=np.array([0, 3, 3]),
+        leaf_offsets=np.array([0, 3, 3]),
+        postings=np.arange(3, dtype=np.int32),
         vectors=np.array([[127, 0], [100, 10], [90, 20]], np.int8),
-        tokens=np.arange(3, dtype=np.int32),
         multipliers=np.full(2, 127, np.float32),
     )
 

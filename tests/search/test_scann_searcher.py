@@ -40,7 +40,7 @@ def test_scores_are_those_of_the_decoded_vectors(make_index, queries):
 
 @pytest.mark.parametrize("reordering", [False, True])
 def test_finds_what_scanns_own_builder_finds(make_index, vectors, queries, reordering):
-    index = make_index(reordering=reordering, cells=100)
+    index = make_index(reordering=reordering, num_leaves=100)
     ours = search(searcher_from_index(index), queries, 50, 100)[0]
     builder = scann_ops.builder(vectors, 50, "dot_product")
     builder = builder.tree(100, 100, training_sample_size=4000, min_partition_size=1)
@@ -104,7 +104,7 @@ def test_more_leaves_find_more_and_the_rule_grows_with_k_prime(make_index, queri
 
 
 def test_a_default_number_of_leaves_can_be_configured(make_index, queries):
-    by_default = search(searcher_from_index(make_index(leaves=2)), queries, 100, 0)
+    by_default = search(searcher_from_index(make_index(num_leaves_to_search=2)), queries, 100, 0)
     by_request = search(searcher_from_index(make_index()), queries, 100, 2)
     np.testing.assert_array_equal(by_default[0], by_request[0])
 

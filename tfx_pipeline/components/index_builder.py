@@ -86,8 +86,8 @@ class IndexBuilder(base_component.BaseComponent):
         vectors: Token vectors.
         settings: `IndexConfig` as JSON.
         work: The pipeline's work area.
-        update: Whether to keep cells and codes of the last index for documents that stayed. An index
-            whose cells no longer suit the corpus is built anew all the same.
+        update: Whether to keep leaves and codes of the last index for documents that stayed. An index
+            whose leaves no longer suit the corpus is built again all the same.
     """
 
     SPEC_CLASS = IndexBuilderSpec

@@ -16,7 +16,7 @@ def export(
     version: Annotated[int | None, typer.Option(min=1, help="Its number; the next one unless given.")] = None,
     k_prime: Annotated[int, typer.Option(help="Default number of tokens a query token retrieves.")] = 1000,
     top_k: Annotated[int, typer.Option(help="Default number of documents returned.")] = 10,
-    leaves: Annotated[int, typer.Option(help="Default number of cells looked into; 0 for the rule.")] = 0,
+    leaves: Annotated[int, typer.Option(help="Default number of leaves to search; 0 for the rule.")] = 0,
     imputation: Annotated[str, typer.Option(help="Default imputation.")] = "top_k_prime",
     constant: Annotated[
         float, typer.Option(help="What is imputed by default under the imputation `constant`.")

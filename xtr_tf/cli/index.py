@@ -39,10 +39,23 @@ def build(
     kind: Annotated[
         str, typer.Option(help="scann (smallest, fastest), core (stock TensorFlow ops) or exact.")
     ] = "scann",
-    cells: Annotated[int, typer.Option(help="k-means cells; 0: by the number of tokens.")] = 0,
-    leaves: Annotated[int, typer.Option(help="Cells a search looks into; 0: by the cells and k'.")] = 0,
-    sample_size: Annotated[int, typer.Option(help="Tokens that cells are trained on; 0: by the cells.")] = 0,
-    training_rounds: Annotated[int, typer.Option(help="k-means rounds.")] = 10,
+    num_leaves: Annotated[
+        int, typer.Option("--num-leaves", "--cells", help="k-means leaves; 0: by the number of tokens.")
+    ] = 0,
+    num_leaves_to_search: Annotated[
+        int,
+        typer.Option(
+            "--num-leaves-to-search",
+            "--leaves",
+            help="Leaves a search looks into; 0: by their number and k'.",
+        ),
+    ] = 0,
+    sample_size: Annotated[
+        int, typer.Option(help="Tokens that leaves are trained on; 0: by the leaves.")
+    ] = 0,
+    kmeans_iterations: Annotated[
+        int, typer.Option("--kmeans-iterations", "--training-rounds", help="k-means iterations.")
+    ] = 10,
     seed: Annotated[int, typer.Option(help="Of the sample and of k-means.")] = 0,
     dims_per_block: Annotated[int, typer.Option(help="Dimensions of a 4-bit code (scann).")] = 2,
     anisotropic_threshold: Annotated[
@@ -135,7 +148,7 @@ def _print_report(report: RefreshReport, out: Path) -> None:
     if changes.unknown:
         typer.echo(f"not in the index: {', '.join(changes.unknown[:5])}")
     if report.advice:
-        typer.echo(f"train new cells soon (`xtr-tf index`): {report.advice}")
+        typer.echo(f"train new leaves soon (`xtr-tf index`): {report.advice}")
 
 
 def _refuse_existing(out: Path) -> None:

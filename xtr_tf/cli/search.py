@@ -24,9 +24,7 @@ def search(
         int | None, typer.Option(help="Documents to show; the model's default if not given.")
     ] = None,
     k_prime: Annotated[int | None, typer.Option(help="Tokens that each query token retrieves.")] = None,
-    leaves: Annotated[
-        int | None, typer.Option(help="Cells of the index to look into; 0 for its rule.")
-    ] = None,
+    leaves: Annotated[int | None, typer.Option(help="Leaves of the index to search; 0 for its rule.")] = None,
     imputation: Annotated[
         str | None, typer.Option(help="top_k_prime, zero, constant or none.", show_default=False)
     ] = None,

@@ -63,7 +63,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         mark = getattr(error, "problem_mark", None)
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         problem = getattr(error, "problem", None) or "malformed"
-        raise InputError(f"{path} is not valid YAML{place}; mend it there. Received: {problem}.") from None
+        raise InputError(f"{path} is not valid YAML{place}; fix it there. Received: {problem}.") from None
     if content is None:
         return {}
     if not isinstance(content, dict):
@@ -93,13 +93,20 @@ def _differ(base: Config, settings: Mapping[str, Any], prefix: str) -> Config:
     `prefix` is the dotted path of `base` within the whole configuration, for messages.
     """
     changes = dict(settings)
-    hints = typing.get_type_hints(type(base))
+    annotations = typing.get_type_hints(type(base))
+    hints = {field.name: annotations[field.name] for field in dataclasses.fields(base)}  # type: ignore[arg-type]
+    renamed = getattr(type(base), "RENAMED", {})
     known = list(hints)
     if presets := _PRESETS.get(type(base)):
         known.append("preset")
         if "preset" in changes:
             base = _choose(presets, changes.pop("preset"), f"{prefix}preset")
     for name, value in changes.items():
+        if name in renamed:
+            raise InputError(
+                f"`{prefix}{name}` is now called `{prefix}{renamed[name]}`; rename it. "
+                f"Received: {prefix}{name}."
+            )
         if name not in hints:
             hint = _nearest(str(name), known, prefix)
             raise InputError(f"Unknown configuration key{hint} Received: {prefix}{name}.")

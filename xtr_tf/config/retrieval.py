@@ -99,11 +99,11 @@ class SearchDefaults:
     Attributes:
         k_prime: Tokens that each query token retrieves (k' of the paper).
         top_k: Documents returned, at most `MAX_TOP_K`.
-        leaves: Cells of the index to look into; 0 leaves it to the index.
+        leaves: Leaves of the index to search; 0 for the index's own rule.
         imputation: How a query token counts for a document of which it retrieved nothing,
             one of `xtr_tf.config.retrieval.IMPUTATIONS`.
         constant: What it counts with under the imputation `constant`.
-        rescore: Candidates that are ranked anew by exact f_ColBERT, 0 for none; needs an index that
+        rescore: Candidates that are ranked again by exact f_ColBERT, 0 for none; needs an index that
             keeps vectors (`exact`, `core`, or `scann` with reordering).
     """
 

@@ -3,13 +3,15 @@
 Every field has a default that works on one CPU; a preset (`presets.py`) is a set of
 differences from these, a YAML file a set of differences from a preset (`loading.py`).
 Checks that need one field alone live in `__post_init__`, so that an impossible
-configuration cannot be made.
+configuration cannot be made. Where a key got a new name, `RENAMED` maps the old one to it, and
+the loader says so.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from xtr_tf.errors import InputError
 
@@ -259,15 +261,15 @@ class IndexConfig:
     Attributes:
         kind: `scann` (fastest, smallest), `core` (stock TensorFlow ops, runs in any TF runtime)
             or `exact` (brute force).
-        cells: k-means cells of `scann` and `core`; 0 takes 4 times the root of the tokens.
-        leaves: Cells a search looks into; 0 lets it follow from the cells and k'.
-        sample_size: Tokens the cells and codebooks are trained on; 0 takes 64 a cell.
-        training_rounds: k-means rounds.
+        num_leaves: k-means leaves of `scann` and `core`; 0 takes 4 times the root of the tokens.
+        num_leaves_to_search: Leaves that a search looks into; 0 lets it follow from their number and k'.
+        sample_size: Tokens that leaves and codebooks are trained on; 0 takes 64 per leaf.
+        kmeans_iterations: How often k-means assigns the sample and moves the centres.
         seed: Of the sample and of k-means.
         dims_per_block: Dimensions that share one 4-bit code (`scann`).
         anisotropic_threshold: Similarity from which precision matters when codes are chosen
             (`scann`); 0 makes a plain product quantiser.
-        reordering: Whether hits are scored again by int8 vectors (`scann`); costs `dim` bytes a token.
+        reordering: Whether hits are scored again by int8 vectors (`scann`); costs `dim` bytes per token.
         dtype: What `core` (`int8`, `bfloat16`) and `exact` (`float32`, `float16`, `bfloat16`) keep
             vectors as; empty takes `int8` and `float16`.
         num_shards: Searchers that the tokens are divided over in one model, merged exactly.
@@ -275,10 +277,10 @@ class IndexConfig:
     """
 
     kind: Literal["scann", "core", "exact"] = "scann"
-    cells: int = 0
-    leaves: int = 0
+    num_leaves: int = 0
+    num_leaves_to_search: int = 0
     sample_size: int = 0
-    training_rounds: int = 10
+    kmeans_iterations: int = 10
     seed: int = 0
     dims_per_block: int = 2
     anisotropic_threshold: float = 0.2
@@ -287,11 +289,17 @@ class IndexConfig:
     num_shards: int = 1
     parallel_searches: int = 2
 
+    RENAMED: ClassVar[Mapping[str, str]] = {
+        "cells": "num_leaves",
+        "leaves": "num_leaves_to_search",
+        "training_rounds": "kmeans_iterations",
+    }
+
     def __post_init__(self) -> None:
-        for name in ("cells", "leaves", "sample_size"):
+        for name in ("num_leaves", "num_leaves_to_search", "sample_size"):
             value = getattr(self, name)
             require(value >= 0, f"`index.{name}` must be 0 (automatic) or more.", value)
-        for name in ("training_rounds", "dims_per_block", "num_shards", "parallel_searches"):
+        for name in ("kmeans_iterations", "dims_per_block", "num_shards", "parallel_searches"):
             require(getattr(self, name) >= 1, f"`index.{name}` must be positive.", getattr(self, name))
         require(
             0 <= self.anisotropic_threshold < 1,

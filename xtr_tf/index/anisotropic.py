@@ -6,7 +6,7 @@ queries near the vector, error along the vector hurts more than error across it,
     |e|^2 + (eta - 1) (e . x/|x|)^2,   e = residual - codewords,
 
 minimised block by block (coordinate descent) from the nearest codewords. The residual is what is
-left of the vector after its cell's centre. Knows nothing of cells, files or TensorFlow.
+left of the vector after its leaf's centre. Knows nothing of how leaves are found, of files or TensorFlow.
 
 Citation: [Guo et al., 2020](https://arxiv.org/abs/1908.10396), "Accelerating Large-Scale Inference
 with Anisotropic Vector Quantization".
@@ -17,7 +17,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-#: Codewords a block: 4 bits, what fits ScaNN's in-register lookup tables.
+#: Codewords per block: 4 bits, what fits ScaNN's in-register lookup tables.
 CODEWORDS = 16
 # Descent has nearly always settled by then; more rounds change fewer than one code in a hundred.
 _MAX_ROUNDS = 4
@@ -29,14 +29,18 @@ def parallel_weight(threshold: float, dim: int) -> float:
 
 
 def encode(
-    vectors: np.ndarray, centres: np.ndarray, cells: np.ndarray, codebook: np.ndarray, threshold: float
+    vectors: np.ndarray,
+    centres: np.ndarray,
+    leaf_of_token: np.ndarray,
+    codebook: np.ndarray,
+    threshold: float,
 ) -> np.ndarray:
     """Quantises the residuals of a block of vectors.
 
     Args:
         vectors: `[tokens, dim]` floats.
-        centres: `[cells, dim]` float32.
-        cells: `[tokens]` integers, each token's cell.
+        centres: `[leaves, dim]` float32.
+        leaf_of_token: `[tokens]` integers.
         codebook: `[blocks, 16, dim / blocks]` float32.
         threshold: The similarity from which precision matters, in [0, 1); 0.2 suits unit vectors,
             0 stands for the plain quantiser.
@@ -47,14 +51,17 @@ def encode(
     weight = max(parallel_weight(threshold, vectors.shape[1]) - 1.0, 0.0)
     codes = np.empty((len(vectors), len(codebook)), np.uint8)
     by_dimension = np.ascontiguousarray(codebook.transpose(0, 2, 1), np.float32)
-    _encode(vectors.astype(np.float32, copy=False), centres, cells, by_dimension, np.float32(weight), codes)
+    floats = vectors.astype(np.float32, copy=False)
+    _encode(floats, centres, leaf_of_token, by_dimension, np.float32(weight), codes)
     return codes
 
 
-def decode(codes: np.ndarray, centres: np.ndarray, cells: np.ndarray, codebook: np.ndarray) -> np.ndarray:
+def decode(
+    codes: np.ndarray, centres: np.ndarray, leaf_of_token: np.ndarray, codebook: np.ndarray
+) -> np.ndarray:
     """Returns the vectors `[tokens, dim]` float32 that codes stand for."""
     blocks = np.arange(len(codebook))
-    return centres[cells] + codebook[blocks, codes].reshape(len(codes), -1)
+    return centres[leaf_of_token] + codebook[blocks, codes].reshape(len(codes), -1)
 
 
 def pack(codes: np.ndarray) -> np.ndarray:
@@ -75,7 +82,7 @@ def pack(codes: np.ndarray) -> np.ndarray:
 def _encode(
     vectors: np.ndarray,
     centres: np.ndarray,
-    cells: np.ndarray,
+    leaf_of_token: np.ndarray,
     codebook: np.ndarray,
     weight: np.float32,
     codes: np.ndarray,
@@ -87,7 +94,7 @@ def _encode(
         for value in vector:
             norm += value * value
         scale = np.float32(1.0) / np.sqrt(norm)
-        centre = centres[cells[token]]
+        centre = centres[leaf_of_token[token]]
         across = np.empty((blocks, words), np.float32)  # |e_b|^2 for each codeword
         along = np.empty((blocks, words), np.float32)  # e_b . x/|x|
         chosen = np.empty(blocks, np.int64)

@@ -1,7 +1,7 @@
 """From token vectors to an index directory, holding one block of vectors at a time.
 
 The quantiser is trained on a sample; then the corpus is read once (`scann`, `exact`) or twice
-(`core`, whose vectors lie by cell), block by block, straight into files mapped to memory.
+(`core`, whose vectors lie leaf by leaf), block by block, straight into files mapped to memory.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import ml_dtypes
 import numpy as np
 
 from xtr_tf.config.schema import IndexConfig
-from xtr_tf.errors import InputError
 from xtr_tf.files import atomic_directory
-from xtr_tf.index.folder import IndexManifest, TokenIndex, file_entries
+from xtr_tf.index.folder import IndexManifest, TokenIndex, create_array, file_entries, save_array
 from xtr_tf.index.quantizer import TokenQuantizer, train_quantizer
-from xtr_tf.index.vector_source import VectorSource
+from xtr_tf.index.vector_source import VectorSource, require_finite, require_tokens
 
-_BLOCK = 65_536
+#: Tokens that are held at once.
+BLOCK = 65_536
 
 
 def build_index(
@@ -34,7 +34,7 @@ def build_index(
         source: The token vectors.
         directory: New, or one to take the place of.
         config: The kind of index and its parameters; the default configuration if None.
-        quantizer: Cells and codebooks of another index, to use instead of training new ones.
+        quantizer: Leaves and codebooks of another index, to use instead of training new ones.
 
     Returns:
         The opened index.
@@ -46,24 +46,21 @@ def build_index(
         >>> build_index(TokenVectors.open("out/vectors"), "out/index", IndexConfig(kind="core"))
     """
     config = config or IndexConfig()
-    if source.num_tokens == 0:
-        raise InputError(
-            "An index needs at least one token; encode a corpus with text first. Received: 0 tokens."
-        )
+    require_tokens(source.num_tokens)
     directory = Path(directory)
     with atomic_directory(directory, overwrite=True) as aside:
         if config.kind == "exact":
             _write_exact(source, aside, config.dtype or "float16")
         else:
             quantizer = quantizer or train_quantizer(source, config)
-            _save(aside, "centres", quantizer.centres)
-            _save(aside, "multipliers", quantizer.multipliers)
+            save_array(aside, "centres", quantizer.centres)
+            save_array(aside, "multipliers", quantizer.multipliers)
             if config.kind == "scann":
                 _write_scann(source, aside, quantizer, config.reordering)
             else:
                 _write_core(source, aside, quantizer, config.dtype or "int8")
         offsets = np.asarray(source.document_offsets, np.int64)
-        _save(aside, "document_offsets", offsets)
+        save_array(aside, "document_offsets", offsets)
         IndexManifest(
             source.num_tokens,
             len(offsets) - 1,
@@ -76,7 +73,7 @@ def build_index(
 
 
 def _write_exact(source: VectorSource, folder: Path, dtype: str) -> None:
-    vectors = _create(folder, "vectors", (source.num_tokens, source.dim), _stored_dtype(dtype))
+    vectors = create_array(folder, "vectors", (source.num_tokens, source.dim), _stored_dtype(dtype))
     for rows, block in _checked_blocks(source):
         vectors[rows] = _stored(block, dtype)
     vectors.flush()
@@ -84,16 +81,16 @@ def _write_exact(source: VectorSource, folder: Path, dtype: str) -> None:
 
 def _write_scann(source: VectorSource, folder: Path, quantizer: TokenQuantizer, reordering: bool) -> None:
     blocks = len(quantizer.codebook)
-    _save(folder, "codebook", quantizer.codebook)
-    cells = _create(folder, "cells", (source.num_tokens,), quantizer.cell_dtype)
-    codes = _create(folder, "codes", (source.num_tokens, (blocks + 1) // 2), np.dtype(np.uint8))
-    written = [cells, codes]
+    save_array(folder, "codebook", quantizer.codebook)
+    leaf_of_token = create_array(folder, "cells", (source.num_tokens,), quantizer.leaf_dtype)
+    codes = create_array(folder, "codes", (source.num_tokens, (blocks + 1) // 2), np.dtype(np.uint8))
+    written = [leaf_of_token, codes]
     if reordering:
-        int8 = _create(folder, "int8", (source.num_tokens, source.dim), np.dtype(np.int8))
+        int8 = create_array(folder, "int8", (source.num_tokens, source.dim), np.dtype(np.int8))
         written.append(int8)
     for rows, block in _checked_blocks(source):
-        cells[rows] = quantizer.assign(block)
-        codes[rows] = quantizer.encode(block, cells[rows])
+        leaf_of_token[rows] = quantizer.assign(block)
+        codes[rows] = quantizer.encode(block, leaf_of_token[rows])
         if reordering:
             int8[rows] = quantizer.to_int8(block)
     for array in written:
@@ -101,27 +98,46 @@ def _write_scann(source: VectorSource, folder: Path, quantizer: TokenQuantizer, 
 
 
 def _write_core(source: VectorSource, folder: Path, quantizer: TokenQuantizer, dtype: str) -> None:
-    cells = np.empty(source.num_tokens, quantizer.cell_dtype)
+    leaf_of_token = np.empty(source.num_tokens, quantizer.leaf_dtype)
     for rows, block in _checked_blocks(source):
-        cells[rows] = quantizer.assign(block)
-    tokens = np.argsort(cells, kind="stable").astype(np.int32)
-    _save(folder, "tokens", tokens)
-    _save(folder, "cell_offsets", np.searchsorted(cells[tokens], np.arange(len(quantizer.centres) + 1)))
-    slots = np.empty_like(tokens)
-    slots[tokens] = np.arange(source.num_tokens, dtype=np.int32)
-    vectors = _create(folder, "vectors", (source.num_tokens, source.dim), _stored_dtype(dtype))
+        leaf_of_token[rows] = quantizer.assign(block)
+    posting_of_token = write_postings(folder, leaf_of_token, len(quantizer.centres))
+    vectors = create_array(folder, "vectors", (source.num_tokens, source.dim), _stored_dtype(dtype))
     for rows, block in _checked_blocks(source):
-        vectors[slots[rows]] = quantizer.to_int8(block) if dtype == "int8" else _stored(block, dtype)
+        stored = quantizer.to_int8(block) if dtype == "int8" else _stored(block, dtype)
+        vectors[posting_of_token[rows]] = stored
     vectors.flush()
+
+
+def write_postings(folder: Path, leaf_of_token: np.ndarray, num_leaves: int) -> np.ndarray:
+    """Writes which tokens each leaf of a `core` index holds: leaf by leaf, and within a leaf in order.
+
+    Args:
+        folder: Of the index.
+        leaf_of_token: `[tokens]` integers.
+        num_leaves: Leaves in all, those without tokens included.
+
+    Returns:
+        `[tokens]` int32, where each token stands among the postings: the row of its vector.
+    """
+    postings = np.argsort(leaf_of_token, kind="stable").astype(np.int32)
+    save_array(folder, "tokens", postings)
+    leaf_offsets = np.searchsorted(leaf_of_token[postings], np.arange(num_leaves + 1))
+    save_array(folder, "cell_offsets", leaf_offsets)
+    return inverse_permutation(postings)
+
+
+def inverse_permutation(order: np.ndarray) -> np.ndarray:
+    """Where each of `0 .. len(order) - 1` stands in `order`, of its dtype."""
+    inverse = np.empty_like(order)
+    inverse[order] = np.arange(len(order), dtype=order.dtype)
+    return inverse
 
 
 def _checked_blocks(source: VectorSource) -> Iterator[tuple[slice, np.ndarray]]:
     start = 0
-    for block, _ in source.blocks(_BLOCK):
-        if not np.isfinite(block).all():
-            raise InputError(
-                "Token vectors must be finite; encode the corpus again. Received: NaN or infinity."
-            )
+    for block, _ in source.blocks(BLOCK):
+        require_finite(block)
         yield slice(start, start + len(block)), block
         start += len(block)
 
@@ -132,11 +148,3 @@ def _stored_dtype(dtype: str) -> np.dtype:
 
 def _stored(block: np.ndarray, dtype: str) -> np.ndarray:
     return block.astype(ml_dtypes.bfloat16).view(np.uint16) if dtype == "bfloat16" else block.astype(dtype)
-
-
-def _create(folder: Path, name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.memmap:
-    return np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=dtype, shape=shape)
-
-
-def _save(folder: Path, name: str, array: np.ndarray) -> None:
-    np.save(folder / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)

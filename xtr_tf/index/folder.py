@@ -1,4 +1,14 @@
-"""What an index directory says of itself: `manifest.json`. Knows names, counts and hashes alone."""
+"""An index directory: `manifest.json`, and the arrays that it vouches for, one `.npy` file each.
+
+Knows names, counts and hashes, not what the arrays mean or how they are made. The names of arrays and
+of manifest keys are the format's; the code's words for some of them are newer:
+
+| in the directory | in the code |
+|---|---|
+| `cells.npy` | `leaf_of_token`, the leaf that each token of a `scann` index lies in |
+| `tokens.npy`, `cell_offsets.npy` | `postings` and `leaf_offsets`: tokens of a `core` index, leaf by leaf |
+| config `cells`, `leaves`, `training_rounds` | the fields of `IndexConfig` that `RENAMED` maps them to |
+"""
 
 from __future__ import annotations
 
@@ -6,6 +16,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +31,7 @@ MANIFEST_FILE = "manifest.json"
 
 @dataclasses.dataclass(frozen=True)
 class IndexManifest:
-    """The whole directory. It is written last: without it the directory is unfinished.
+    """What the whole directory is. It is written last: without it the directory is unfinished.
 
     Attributes:
         num_tokens: Indexed tokens.
@@ -41,6 +52,7 @@ class IndexManifest:
     def write(self, directory: Path) -> None:
         """Writes `manifest.json`, whole or not at all."""
         content = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(self)}
+        content["config"] = stored_config(self.config)
         write_atomically(directory / MANIFEST_FILE, json.dumps(content, indent=1).encode())
 
     @classmethod
@@ -54,9 +66,10 @@ class IndexManifest:
             )
         try:
             content = json.loads(path.read_bytes())
-            found = content.pop("format"), content.pop("version")
-            if found == (FORMAT, VERSION):
-                config = IndexConfig(**content.pop("config"))
+            written = content.pop("format"), content.pop("version")
+            if written == (FORMAT, VERSION):
+                stored = content.pop("config")
+                config = IndexConfig(**{IndexConfig.RENAMED.get(key, key): stored[key] for key in stored})
                 files = {
                     name: (int(size), str(digest)) for name, (size, digest) in content.pop("files").items()
                 }
@@ -68,8 +81,14 @@ class IndexManifest:
             ) from error
         raise InputError(
             f"Only version {VERSION} of {FORMAT} can be read; build the index again. "
-            f"Received: version {found[1]!r} of {found[0]!r}."
+            f"Received: version {written[1]!r} of {written[0]!r}."
         )
+
+
+def stored_config(config: IndexConfig) -> dict[str, Any]:
+    """A configuration under the keys that manifests and model cards have always had."""
+    stored_keys = {field: key for key, field in IndexConfig.RENAMED.items()}
+    return {stored_keys.get(field, field): value for field, value in dataclasses.asdict(config).items()}
 
 
 def file_entries(directory: Path) -> dict[str, tuple[int, str]]:
@@ -110,11 +129,11 @@ class TokenIndex:
         manifest = IndexManifest.read(directory)
         for name, (size, _) in manifest.files.items():
             path = directory / name
-            found = path.stat().st_size if path.is_file() else None
-            if found != size:
+            actual = path.stat().st_size if path.is_file() else None
+            if actual != size:
                 raise InputError(
                     f"`{name}` of the token index should have {size} bytes; build the index again. "
-                    f"Received: {'no such file' if found is None else f'{found} bytes'}."
+                    f"Received: {'no such file' if actual is None else f'{actual} bytes'}."
                 )
         return cls(directory, manifest)
 
@@ -154,3 +173,13 @@ class TokenIndex:
     def num_bytes(self) -> int:
         """Bytes of all arrays."""
         return sum(size for size, _ in self.manifest.files.values())
+
+
+def create_array(folder: Path, name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.memmap:
+    """A new `{name}.npy`, mapped to memory so that it need not fit there; the caller flushes it."""
+    return np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=dtype, shape=shape)
+
+
+def save_array(folder: Path, name: str, array: np.ndarray) -> None:
+    """Writes a whole `{name}.npy`."""
+    np.save(folder / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)

@@ -1,7 +1,8 @@
-"""k-means cells: their centres, and the nearest one of every vector.
+"""The centres of an index's leaves, by k-means, and the nearest centre of every vector.
 
-Lloyd's rounds over blocks, by plain matrix products: a few times faster than FAISS' own on CPUs, whose exact
-search does not use wide matrix products. Empty cells are split off large ones as in FAISS.
+Lloyd's iterations over blocks, by plain matrix products: a few times faster than FAISS' own on CPUs,
+whose exact search does not use wide matrix products. Empty leaves are split off large ones, as in
+FAISS. Knows nothing of codes, files or TensorFlow.
 """
 
 from __future__ import annotations
@@ -10,34 +11,34 @@ import numpy as np
 
 # Similarities held at once: 64 MiB.
 _MAX_SIMILARITIES = 1 << 24
-# The first two thirds of the rounds look at every fourth vector, if those are enough for every cell.
-_COARSE, _ENOUGH_A_CELL = 4, 16
-# How far the halves of a split cell move apart, as a share of each coordinate.
+# The first two thirds of the iterations look at every fourth vector, if those are enough for every leaf.
+_COARSE, _ENOUGH_PER_LEAF = 4, 16
+# How far the halves of a split leaf move apart, as a share of each coordinate.
 _SPLIT = 1 / 1024
 
 
-def train_centres(sample: np.ndarray, cells: int, rounds: int, seed: int) -> np.ndarray:
-    """Finds centres of a sample.
+def train_centres(sample: np.ndarray, num_leaves: int, iterations: int, seed: int) -> np.ndarray:
+    """Finds the centres of a sample.
 
     Args:
-        sample: `[vectors, dim]` float32, at least as many as cells.
-        cells: Centres to find.
-        rounds: How often vectors are assigned and centres moved.
+        sample: `[vectors, dim]` float32, at least as many as leaves.
+        num_leaves: Centres to find.
+        iterations: How often vectors are assigned and centres moved.
         seed: Of the vectors to begin with, and of splits.
 
     Returns:
-        `[cells, dim]` float32.
+        `[leaves, dim]` float32.
     """
     generator = np.random.default_rng(seed)
-    centres = sample[generator.choice(len(sample), cells, replace=False)]
+    centres = sample[generator.choice(len(sample), num_leaves, replace=False)]
     # Where centres roughly lie, a part of the sample tells as well; the whole of it has the last word.
-    coarse = sample[::_COARSE] if len(sample) >= _COARSE * _ENOUGH_A_CELL * cells else sample
-    for done in range(rounds):
-        seen = coarse if done < rounds * 2 // 3 else sample
+    coarse = sample[::_COARSE] if len(sample) >= _COARSE * _ENOUGH_PER_LEAF * num_leaves else sample
+    for done in range(iterations):
+        seen = coarse if done < iterations * 2 // 3 else sample
         nearest = nearest_centres(seen, centres)
-        counts = np.bincount(nearest, minlength=cells)
-        centres = _sums(seen, nearest, cells) / np.maximum(counts, 1)[:, np.newaxis].astype(np.float32)
-        _fill_empty_cells(centres, counts, generator)
+        counts = np.bincount(nearest, minlength=num_leaves)
+        centres = _sums(seen, nearest, num_leaves) / np.maximum(counts, 1)[:, np.newaxis].astype(np.float32)
+        _fill_empty_leaves(centres, counts, generator)
     return centres
 
 
@@ -46,7 +47,7 @@ def nearest_centres(vectors: np.ndarray, centres: np.ndarray) -> np.ndarray:
 
     Args:
         vectors: `[vectors, dim]` float32.
-        centres: `[cells, dim]` float32.
+        centres: `[leaves, dim]` float32.
     """
     # |x - c|^2 is least where x.c - |c|^2 / 2 is greatest; a column of ones brings in the second part.
     halves = 0.5 * np.einsum("cd,cd->c", centres, centres)
@@ -61,20 +62,20 @@ def nearest_centres(vectors: np.ndarray, centres: np.ndarray) -> np.ndarray:
     return nearest
 
 
-def _sums(vectors: np.ndarray, cell_of_vector: np.ndarray, cells: int) -> np.ndarray:
-    """The sum of the vectors of each cell, `[cells, dim]`."""
-    sums = np.zeros((cells, vectors.shape[1]), np.float32)
+def _sums(vectors: np.ndarray, leaf_of_vector: np.ndarray, num_leaves: int) -> np.ndarray:
+    """The sum of the vectors of each leaf, `[leaves, dim]`."""
+    sums = np.zeros((num_leaves, vectors.shape[1]), np.float32)
     rows = 1 << 16
     for start in range(0, len(vectors), rows):
-        own = cell_of_vector[start : start + rows]
-        order = np.argsort(own, kind="stable")
-        present, firsts = np.unique(own[order], return_index=True)
+        leaves = leaf_of_vector[start : start + rows]
+        order = np.argsort(leaves, kind="stable")
+        present, firsts = np.unique(leaves[order], return_index=True)
         sums[present] += np.add.reduceat(vectors[start : start + rows][order], firsts, axis=0)
     return sums
 
 
-def _fill_empty_cells(centres: np.ndarray, counts: np.ndarray, generator: np.random.Generator) -> None:
-    """Gives every empty cell one half of another, large ones being the likelier to be split; in place."""
+def _fill_empty_leaves(centres: np.ndarray, counts: np.ndarray, generator: np.random.Generator) -> None:
+    """Gives every empty leaf one half of another; the larger a leaf, the likelier it is split. In place."""
     apart = np.where(np.arange(centres.shape[1]) % 2, 1 - _SPLIT, 1 + _SPLIT).astype(np.float32)
     for empty in np.flatnonzero(counts == 0):
         surplus = np.maximum(counts - 1, 0)

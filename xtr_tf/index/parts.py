@@ -1,7 +1,8 @@
 """Building an index on many machines: each shard of the vectors becomes a part, then parts are joined.
 
-Cells and codebooks are trained once, on a sample of all shards. The result is, file for file, what
-`build_index` makes in one process.
+Leaves and codebooks are trained once, on a sample of all shards. The result is, file for file, what
+`build_index` makes in one process. `join_indexes` also serves `update.py`. Knows nothing of how a
+runner reaches its workers.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import dataclasses
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +19,10 @@ import numpy as np
 from xtr_tf.config.schema import IndexConfig
 from xtr_tf.errors import InputError
 from xtr_tf.files import atomic_directory, write_atomically
-from xtr_tf.index.build import build_index
-from xtr_tf.index.folder import TokenIndex, file_entries
+from xtr_tf.index.build import BLOCK, build_index, inverse_permutation, write_postings
+from xtr_tf.index.folder import TokenIndex, create_array, file_entries, save_array, stored_config
 from xtr_tf.index.quantizer import TokenQuantizer, train_quantizer, trained_quantizer
+from xtr_tf.index.vector_source import require_tokens
 from xtr_tf.vectors.manifest import MANIFEST_FILE
 from xtr_tf.vectors.runners import Runner
 from xtr_tf.vectors.store import TokenVectors
@@ -45,7 +47,7 @@ class IndexingJob:
     trained_part: int
 
     def load(self) -> TokenQuantizer | None:
-        """Cells and codebooks; once a process."""
+        """Leaves and codebooks; once per process."""
         return trained_quantizer(TokenIndex.open(self.part(self.trained_part)))
 
     def run(self, shard: int, quantizer: TokenQuantizer | None) -> dict[str, int]:
@@ -76,10 +78,7 @@ def build_in_parts(
     """
     corpus, directory = TokenVectors.open(vectors), Path(directory)
     filled = [index for index, shard in enumerate(corpus.shards) if shard.entry.tokens]
-    if not filled:
-        raise InputError(
-            "An index needs at least one token; encode a corpus with text first. Received: 0 tokens."
-        )
+    require_tokens(len(filled))
     parts = directory.with_name(f".{directory.name}.parts")
     _prepare(parts, corpus, config)
     job = IndexingJob(str(vectors), str(parts), config, trained_part=filled[0])
@@ -99,7 +98,7 @@ def build_in_parts(
 def _prepare(parts: Path, corpus: TokenVectors, config: IndexConfig) -> None:
     """Makes the folder of parts, without those of other vectors or another configuration."""
     content = (corpus.directory / MANIFEST_FILE).read_bytes()
-    settings = json.dumps(dataclasses.asdict(config), sort_keys=True).encode()
+    settings = json.dumps(stored_config(config), sort_keys=True).encode()
     identity = hashlib.sha256(content + settings).hexdigest().encode()
     file = parts / _IDENTITY_FILE
     if parts.exists() and not (file.is_file() and file.read_bytes() == identity):
@@ -108,7 +107,6 @@ def _prepare(parts: Path, corpus: TokenVectors, config: IndexConfig) -> None:
     write_atomically(file, identity)
 
 
-_BLOCK = 65_536
 _TRAINED = ("centres", "multipliers", "codebook")
 _IN_TOKEN_ORDER = {"scann": ("cells", "codes", "int8"), "exact": ("vectors",), "core": ()}
 
@@ -136,11 +134,11 @@ class IndexPart:
 
 
 def join_indexes(parts: Sequence[IndexPart], document_offsets: np.ndarray, folder: Path) -> None:
-    """Writes the joint index into an empty folder.
+    """Writes the joined index into an empty folder.
 
     Args:
         parts: In the order of their tokens; at least one. What was trained is the first one's.
-        document_offsets: `[documents + 1]` int64, of the joint index.
+        document_offsets: `[documents + 1]` int64, of the joined index.
         folder: Where to; the caller makes sure that it appears only when it is whole.
 
     Raises:
@@ -156,8 +154,8 @@ def join_indexes(parts: Sequence[IndexPart], document_offsets: np.ndarray, folde
         if f"{name}.npy" in first.manifest.files:
             _concatenate(parts, name, tokens, folder)
     if first.config.kind == "core":
-        _merge_cells(parts, tokens, folder)
-    np.save(folder / "document_offsets.npy", np.asarray(document_offsets, np.int64))
+        _merge_postings(parts, tokens, folder)
+    save_array(folder, "document_offsets", np.asarray(document_offsets, np.int64))
     dataclasses.replace(
         first.manifest,
         num_tokens=tokens,
@@ -175,7 +173,7 @@ def _check(parts: Sequence[IndexPart], tokens: int, expected: int) -> None:
         )
         if not same or part.index.encoder_fingerprint != first.encoder_fingerprint:
             raise InputError(
-                "Only indexes of one encoder, one configuration and the same cells can be joined. "
+                "Only indexes of one encoder, one configuration and the same leaves can be joined. "
                 f"Received: {part.index.directory} and {first.directory}."
             )
     if tokens != expected:
@@ -185,56 +183,42 @@ def _check(parts: Sequence[IndexPart], tokens: int, expected: int) -> None:
 
 
 def _concatenate(parts: Sequence[IndexPart], name: str, tokens: int, folder: Path) -> None:
-    joint = _create(folder, name, tokens, parts[0].index.array(name))
-    limit = 0
+    joined = _create_like(folder, name, tokens, parts[0].index.array(name))
+    end = 0
     for part in parts:
         array = part.index.array(name)
-        for start in range(0, len(array), _BLOCK):
-            rows = array[start : start + _BLOCK]
+        for start in range(0, len(array), BLOCK):
+            rows = array[start : start + BLOCK]
             if part.kept is not None:
-                rows = rows[part.kept[start : start + _BLOCK]]
-            joint[limit : limit + len(rows)] = rows
-            limit += len(rows)
-    joint.flush()
+                rows = rows[part.kept[start : start + BLOCK]]
+            joined[end : end + len(rows)] = rows
+            end += len(rows)
+    joined.flush()
 
 
-def _merge_cells(parts: Sequence[IndexPart], tokens: int, folder: Path) -> None:
-    """The arrays of a `core` index, whose vectors lie by cell and within a cell by token."""
+def _merge_postings(parts: Sequence[IndexPart], tokens: int, folder: Path) -> None:
+    """The arrays of a `core` index, whose vectors lie leaf by leaf and within a leaf by token."""
     located = [_locate(part) for part in parts]
-    cells = np.concatenate([cells for cells, _ in located])
-    num_cells = len(parts[0].index.array("centres"))
-    order = np.argsort(cells, kind="stable").astype(np.int32)
-    np.save(folder / "tokens.npy", order)
-    np.save(folder / "cell_offsets.npy", np.searchsorted(cells[order], np.arange(num_cells + 1)))
-    slots = np.empty_like(order)
-    slots[order] = np.arange(tokens, dtype=np.int32)
-    joint = _create(folder, "vectors", tokens, parts[0].index.array("vectors"))
-    first = 0
-    for part, (_, old_slots) in zip(parts, located, strict=True):
+    leaf_of_token = np.concatenate([leaves for leaves, _ in located])
+    posting_of_token = write_postings(folder, leaf_of_token, len(parts[0].index.array("centres")))
+    joined = _create_like(folder, "vectors", tokens, parts[0].index.array("vectors"))
+    end = 0
+    for part, (_, old_postings) in zip(parts, located, strict=True):
         vectors = part.index.array("vectors")
-        for rows in _ranges(len(old_slots)):
-            joint[slots[first + rows.start : first + rows.stop]] = vectors[old_slots[rows]]
-        first += len(old_slots)
-    joint.flush()
+        for start in range(0, len(old_postings), BLOCK):
+            taken = old_postings[start : start + BLOCK]
+            joined[posting_of_token[end : end + len(taken)]] = vectors[taken]
+            end += len(taken)
+    joined.flush()
 
 
 def _locate(part: IndexPart) -> tuple[np.ndarray, np.ndarray]:
-    """Cell and row of each token to take, in the order of tokens."""
-    index = part.index
-    order, offsets = index.array("tokens"), index.array("cell_offsets")
-    slots = np.empty_like(order)
-    slots[order] = np.arange(len(order), dtype=order.dtype)
-    taken = slots[part.tokens()]
-    cells = np.repeat(np.arange(len(offsets) - 1, dtype=np.int32), np.diff(offsets))
-    return cells[taken], taken
+    """Leaf and posting (row of the vectors) of each token to take, in the order of tokens."""
+    postings, leaf_offsets = part.index.array("tokens"), part.index.array("cell_offsets")
+    taken = inverse_permutation(postings)[part.tokens()]
+    leaf_of_posting = np.repeat(np.arange(len(leaf_offsets) - 1, dtype=np.int32), np.diff(leaf_offsets))
+    return leaf_of_posting[taken], taken
 
 
-def _ranges(length: int) -> Iterator[slice]:
-    for start in range(0, length, _BLOCK):
-        yield slice(start, min(start + _BLOCK, length))
-
-
-def _create(folder: Path, name: str, rows: int, like: np.ndarray) -> np.memmap:
-    return np.lib.format.open_memmap(
-        folder / f"{name}.npy", mode="w+", dtype=like.dtype, shape=(rows, *like.shape[1:])
-    )
+def _create_like(folder: Path, name: str, rows: int, like: np.ndarray) -> np.memmap:
+    return create_array(folder, name, (rows, *like.shape[1:]), like.dtype)

@@ -1,7 +1,8 @@
-"""What is trained before tokens are indexed: k-means cells, 4-bit codebooks, int8 scales.
+"""What is trained before tokens are indexed: k-means leaves, 4-bit codebooks, int8 scales.
 
 A trained quantiser encodes blocks of vectors independently of each other, so that shards of a
-corpus can be encoded by different processes. Knows nothing of files or TensorFlow.
+corpus can be encoded by different processes. Knows nothing of TensorFlow, and of files only that an
+index has arrays by name.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ import numpy as np
 from xtr_tf.config.schema import IndexConfig
 from xtr_tf.errors import InputError
 from xtr_tf.index import anisotropic
-from xtr_tf.index.anisotropic import CODEWORDS
 from xtr_tf.index.folder import TokenIndex
 from xtr_tf.index.kmeans import nearest_centres, train_centres
-from xtr_tf.index.rules import number_of_cells, sample_size
-from xtr_tf.index.vector_source import VectorSource
+from xtr_tf.index.rules import number_of_leaves, sample_size
+from xtr_tf.index.vector_source import VectorSource, require_finite, require_tokens
 
 
 @dataclasses.dataclass(frozen=True)
 class TokenQuantizer:
-    """Cells and codebooks, trained on a sample.
+    """Leaves and codebooks, trained on a sample.
 
     Attributes:
-        centres: `[cells, dim]` float32.
-        codebook: `[blocks, 16, dim / blocks]` float32 codewords of residuals.
+        centres: `[leaves, dim]` float32.
+        codebook: `[blocks, 16, dim / blocks]` float32 codewords of residuals; no blocks where an index
+            keeps vectors instead of codes.
         multipliers: `[dim]` float32; int8 is the rounded product of a vector with them.
         threshold: Of the anisotropic loss.
     """
@@ -40,12 +41,12 @@ class TokenQuantizer:
     threshold: float
 
     def assign(self, vectors: np.ndarray) -> np.ndarray:
-        """Returns the nearest cell (L2) of each vector, `[tokens]` of `cell_dtype`."""
-        return nearest_centres(vectors.astype(np.float32, copy=False), self.centres).astype(self.cell_dtype)
+        """Returns the nearest leaf (L2) of each vector, `[tokens]` of `leaf_dtype`."""
+        return nearest_centres(vectors.astype(np.float32, copy=False), self.centres).astype(self.leaf_dtype)
 
-    def encode(self, vectors: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    def encode(self, vectors: np.ndarray, leaf_of_token: np.ndarray) -> np.ndarray:
         """Returns packed 4-bit codes, `[tokens, ceil(blocks / 2)]` uint8."""
-        codes = anisotropic.encode(vectors, self.centres, cells, self.codebook, self.threshold)
+        codes = anisotropic.encode(vectors, self.centres, leaf_of_token, self.codebook, self.threshold)
         return anisotropic.pack(codes)
 
     def to_int8(self, vectors: np.ndarray) -> np.ndarray:
@@ -53,8 +54,8 @@ class TokenQuantizer:
         return np.clip(np.rint(vectors * self.multipliers), -127, 127).astype(np.int8)
 
     @property
-    def cell_dtype(self) -> np.dtype:
-        """The smallest type that can number the cells."""
+    def leaf_dtype(self) -> np.dtype:
+        """The smallest type that can number the leaves."""
         return np.dtype(np.uint16 if len(self.centres) <= 1 << 16 else np.int32)
 
 
@@ -63,7 +64,7 @@ def train_quantizer(source: VectorSource, config: IndexConfig) -> TokenQuantizer
 
     Args:
         source: The vectors to be indexed.
-        config: How many cells, how large a sample, how long.
+        config: How many leaves, how large a sample, how many iterations.
 
     Returns:
         The quantiser.
@@ -71,23 +72,19 @@ def train_quantizer(source: VectorSource, config: IndexConfig) -> TokenQuantizer
     Raises:
         InputError: If there is nothing to train on, or blocks do not divide the vectors.
     """
-    if source.num_tokens == 0:
-        raise InputError(
-            "An index needs at least one token; encode a corpus with text first. Received: 0 tokens."
-        )
+    require_tokens(source.num_tokens)
     if source.dim % config.dims_per_block:
         raise InputError(
             f"`index.dims_per_block` must divide the width of the vectors, {source.dim}. "
             f"Received: {config.dims_per_block}."
         )
-    cells = min(config.cells or number_of_cells(source.num_tokens), source.num_tokens)
-    size = config.sample_size or sample_size(source.num_tokens, cells)
+    num_leaves = min(config.num_leaves or number_of_leaves(source.num_tokens), source.num_tokens)
+    size = config.sample_size or sample_size(source.num_tokens, num_leaves)
     generator = np.random.default_rng(config.seed)
-    chosen = generator.choice(source.num_tokens, min(max(size, cells), source.num_tokens), replace=False)
+    chosen = generator.choice(source.num_tokens, min(max(size, num_leaves), source.num_tokens), replace=False)
     sample = source.take(np.sort(chosen))
-    if not np.isfinite(sample).all():
-        raise InputError("Token vectors must be finite; encode the corpus again. Received: NaN or infinity.")
-    centres = train_centres(sample, cells, config.training_rounds, config.seed + 1)
+    require_finite(sample)
+    centres = train_centres(sample, num_leaves, config.kmeans_iterations, config.seed + 1)
     residuals = sample - centres[nearest_centres(sample, centres)]
     return TokenQuantizer(
         centres=centres,
@@ -97,13 +94,17 @@ def train_quantizer(source: VectorSource, config: IndexConfig) -> TokenQuantizer
     )
 
 
-def quantizer_of(index: TokenIndex) -> TokenQuantizer:
-    """Returns what a `scann` index was made with, to index more documents in the same way."""
+def trained_quantizer(index: TokenIndex) -> TokenQuantizer | None:
+    """What an index was made with, to index more documents in the same way; None for an exact index."""
+    kind, config = index.config.kind, index.config
+    if kind == "exact":
+        return None
+    no_codes = np.empty((0, anisotropic.CODEWORDS, config.dims_per_block), np.float32)
     return TokenQuantizer(
         centres=np.array(index.array("centres")),
-        codebook=np.array(index.array("codebook")),
+        codebook=np.array(index.array("codebook")) if kind == "scann" else no_codes,
         multipliers=np.array(index.array("multipliers")),
-        threshold=index.config.anisotropic_threshold,
+        threshold=config.anisotropic_threshold,
     )
 
 
@@ -127,19 +128,3 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         faiss.omp_set_num_threads(before)
-
-
-def trained_quantizer(index: TokenIndex) -> TokenQuantizer | None:
-    """The cells and codebooks of an index; None of an exact one, which has none."""
-    if index.config.kind == "exact":
-        return None
-    if index.config.kind == "scann":
-        return quantizer_of(index)
-    return TokenQuantizer(
-        centres=np.array(index.array("centres")),
-        codebook=np.empty(
-            (0, CODEWORDS, index.config.dims_per_block), np.float32
-        ),  # vectors are kept instead
-        multipliers=np.array(index.array("multipliers")),
-        threshold=index.config.anisotropic_threshold,
-    )

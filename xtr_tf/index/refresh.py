@@ -1,4 +1,8 @@
-"""A whole refresh: encode what is new, make the next version of the vectors and of the index."""
+"""A whole refresh: encode what is new, make the next version of the vectors and of the index.
+
+Knows the order of the steps and cleans up after a failed one; the steps are `vectors.update` and
+`index.update`.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +39,8 @@ class RefreshReport:
         tokens_before: In the last version.
         tokens_added: Assigned and coded in this refresh.
         documents_encoded: Run through the encoder in this refresh.
-        drift: How much farther new tokens lie from their cells; 1 where that means nothing.
-        advice: Why cells and codebooks should be trained anew, or "".
+        drift: How much farther new tokens lie from the centres of their leaves; 1 where that means nothing.
+        advice: Why leaves and codebooks should be trained again, or "".
         seconds: Time taken.
     """
 

@@ -1,9 +1,10 @@
-"""A new version of an index from the last one and the vectors of what has come.
+"""The next version of an index, from the last one and the vectors of the new documents.
 
-Tokens that stay keep their cells and codes, which are copied without those that go; only tokens
-that come are assigned and coded, by the index's own cells and codebooks. So the new index is the
-one that a full build with these cells and codebooks would make, and nothing in it is masked or
-waiting to be compacted. When to train new cells is `retraining.py`'s business.
+Tokens that stay keep their leaves and codes, which are copied without those that go; only new tokens
+are assigned and coded, by the index's own leaves and codebooks. So the new index is the one that a
+full build with these leaves and codebooks would make, and nothing in it is masked or waiting to be
+compacted. The second half says when new leaves should be trained. Knows nothing of texts or encoding:
+that is `refresh.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from xtr_tf.vectors.store import TokenVectors
 def update_index(
     index: TokenIndex, vectors: TokenVectors, kept: np.ndarray, directory: str | Path
 ) -> TokenIndex:
-    """Writes the index of `vectors`, of which a part is in `index` already.
+    """Writes the index of `vectors`, a part of which is in `index` already.
 
     Args:
         index: The last version.
@@ -71,16 +72,17 @@ def check_belongs(index: TokenIndex, vectors: TokenVectors, kept: np.ndarray) ->
         )
 
 
-def check_encoder(expected: str, found: str) -> None:
+def check_encoder(expected: str, actual: str) -> None:
     """Raises `InputError` unless both are fingerprints of one encoder."""
-    if expected != found:
+    if expected != actual:
         raise InputError(
             "An index takes only vectors of its own encoder; encode with that one or build a new index. "
-            f"Received: encoder {found[:12]} instead of {expected[:12]}."
+            f"Received: encoder {actual[:12]} instead of {expected[:12]}."
         )
 
 
 STATE_FILE = "refresh.json"
+# Training again is advised beyond these: a corpus twice (or half) as large, a tenth more distance.
 GROWTH_LIMIT = 2.0
 DRIFT_LIMIT = 1.1
 _SAMPLE = 16_384
@@ -91,7 +93,7 @@ class TrainingState:
     """What a refreshed index remembers.
 
     Attributes:
-        trained_tokens: Tokens of the corpus that cells and codebooks were trained on.
+        trained_tokens: Tokens of the corpus that leaves and codebooks were trained on.
         refreshes: How many refreshes they have served.
     """
 
@@ -116,11 +118,11 @@ class TrainingState:
 
 
 def drift(quantizer: TokenQuantizer, vectors: TokenVectors, stay: int, seed: int = 0) -> float:
-    """How much farther tokens that came lie from their cells than those that stayed.
+    """How much farther new tokens lie from the centres of their leaves than those that stayed.
 
     Args:
-        quantizer: The cells.
-        vectors: Tokens that stayed, then those that came.
+        quantizer: The leaves.
+        vectors: Tokens that stayed, then new ones.
         stay: How many stayed.
         seed: Of the samples.
 
@@ -142,10 +144,10 @@ def drift(quantizer: TokenQuantizer, vectors: TokenVectors, stay: int, seed: int
 
 
 def advice(state: TrainingState, num_tokens: int, drift_ratio: float) -> str:
-    """Why new cells should be trained, or "" if they need not be."""
+    """Why new leaves should be trained, or "" if they need not be."""
     growth = num_tokens / state.trained_tokens
     if not 1 / GROWTH_LIMIT <= growth <= GROWTH_LIMIT:
-        return f"the index has {growth:.2f} times the tokens its cells were trained for"
+        return f"the index has {growth:.2f} times the tokens its leaves were trained for"
     if drift_ratio > DRIFT_LIMIT:
-        return f"new tokens lie {drift_ratio:.2f} times as far from their cells as old ones"
+        return f"new tokens lie {drift_ratio:.2f} times as far from the centres of their leaves as old ones"
     return ""

@@ -1,4 +1,7 @@
-"""Where token vectors come from: anything that yields them in blocks, in the order of the corpus."""
+"""Where token vectors come from: anything that yields them in blocks, in the order of the corpus.
+
+Also what every index asks of them. Knows nothing of indexes or TensorFlow.
+"""
 
 from __future__ import annotations
 
@@ -95,3 +98,17 @@ class ArrayVectors:
     def take(self, tokens: np.ndarray) -> np.ndarray:
         """Returns the vectors of some tokens, `[count, dim]` float32."""
         return self.vectors[tokens].astype(np.float32)
+
+
+def require_tokens(num_tokens: int) -> None:
+    """Raises `InputError` unless there is something to index."""
+    if not num_tokens:
+        raise InputError(
+            "An index needs at least one token; encode a corpus with text first. Received: 0 tokens."
+        )
+
+
+def require_finite(vectors: np.ndarray) -> None:
+    """Raises `InputError` unless all vectors are finite."""
+    if not np.isfinite(vectors).all():
+        raise InputError("Token vectors must be finite; encode the corpus again. Received: NaN or infinity.")

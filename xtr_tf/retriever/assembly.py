@@ -13,7 +13,7 @@ import numpy as np
 from xtr_tf.collections.document import DocumentRecord
 from xtr_tf.config.retrieval import SearchDefaults
 from xtr_tf.errors import InputError
-from xtr_tf.index.folder import TokenIndex
+from xtr_tf.index.folder import TokenIndex, stored_config
 from xtr_tf.index.searchers.opening import searcher_from_index
 from xtr_tf.model.folder import load_encoder, read_manifest
 from xtr_tf.retriever.model_card import ModelCard
@@ -75,7 +75,7 @@ def assemble_retriever(
         encoder={"fingerprint": manifest.fingerprint, **dataclasses.asdict(manifest.encoder)},
         tokenizer={"fingerprint": tokenizer.fingerprint, **_without_path(manifest.tokenizer)},
         corpus=_describe_corpus(records, corpus),
-        index={"num_tokens": index.num_tokens, "bytes": index.num_bytes, **dataclasses.asdict(index.config)},
+        index={"num_tokens": index.num_tokens, "bytes": index.num_bytes, **stored_config(index.config)},
         defaults=dataclasses.asdict(defaults),
         metrics=dict(metrics or {}),
     )

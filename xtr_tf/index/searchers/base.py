@@ -1,8 +1,12 @@
-"""The protocol of token searchers. Knows nothing of how tokens are stored, scored or exported."""
+"""What every token searcher promises, and how many leaves a search looks into.
+
+Knows nothing of how tokens are stored, or of how documents are scored.
+"""
 
 from __future__ import annotations
 
 import abc
+import dataclasses
 
 import tensorflow as tf
 
@@ -41,8 +45,8 @@ class TokenSearcher(tf.Module, abc.ABC):
         Args:
             query_vectors: `[rows, dim]` float32, the valid query tokens of all queries, flattened.
             k_prime: Scalar int32, at least 1; more than the index holds means all of it.
-            leaves: Scalar int32, the cells to look into; 0 leaves it to the index's own rule.
-                A searcher without cells ignores it.
+            leaves: Scalar int32, the leaves to search; 0 for the index's own rule. A searcher
+                without leaves ignores it.
             row_lengths: `[queries]` int32, how many of the rows belong to each query, so that its
                 hits do not depend on its neighbours; None for rows of one query.
 
@@ -89,33 +93,31 @@ class TokenSearcher(tf.Module, abc.ABC):
         """Searches with arguments already checked: `1 <= k_prime <= num_tokens`, `leaves >= 0`."""
 
 
-def number_of_leaves(
-    requested: tf.Tensor,
-    k_prime: tf.Tensor,
-    configured: int,
-    num_cells: int,
-    num_tokens: int,
-    share: float,
-    tokens_per_k_prime: float,
-) -> tf.Tensor:
-    """Returns the request's number of cells, else the index's, else one by rule.
+@dataclasses.dataclass(frozen=True)
+class LeafRule:
+    """How many leaves a search looks into: what the request says, else the index, else a rule.
 
-    The rule takes a share of the cells, or more where k' needs it: cells with at least
+    The rule takes a share of the leaves, or more where k' needs it: leaves with at least
     `tokens_per_k_prime` times k' tokens.
 
-    Args:
-        requested: Scalar int32, 0 for none.
-        k_prime: Scalar int32.
-        configured: Of the index, 0 for none.
-        num_cells: Cells in all.
+    Attributes:
+        num_leaves: Leaves in all.
         num_tokens: Tokens in all.
-        share: Least share of the cells.
-        tokens_per_k_prime: Tokens to look at for each that is wanted.
-
-    Returns:
-        Scalar int32 from 1 to `num_cells`.
+        configured: What the index says, 0 for nothing.
+        share: Least share of the leaves, by the rule.
+        tokens_per_k_prime: Tokens to score for each that is wanted, by the rule.
     """
-    needed = tf.cast(k_prime, tf.float32) * (tokens_per_k_prime * num_cells / num_tokens)
-    by_rule = tf.maximum(tf.cast(tf.math.ceil(needed), tf.int32), round(share * num_cells))
-    default = tf.constant(configured) if configured else by_rule
-    return tf.clip_by_value(tf.where(requested > 0, requested, default), 1, num_cells)
+
+    num_leaves: int
+    num_tokens: int
+    configured: int
+    share: float
+    tokens_per_k_prime: float
+
+    def leaves_to_search(self, requested: tf.Tensor, k_prime: tf.Tensor) -> tf.Tensor:
+        """Returns a scalar int32 from 1 to `num_leaves`, for scalars int32; a request of 0 is none."""
+        per_k_prime = self.tokens_per_k_prime * self.num_leaves / self.num_tokens
+        needed = tf.cast(tf.math.ceil(tf.cast(k_prime, tf.float32) * per_k_prime), tf.int32)
+        by_rule = tf.maximum(needed, round(self.share * self.num_leaves))
+        default = tf.constant(self.configured) if self.configured else by_rule
+        return tf.clip_by_value(tf.where(requested > 0, requested, default), 1, self.num_leaves)

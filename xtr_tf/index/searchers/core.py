@@ -1,8 +1,8 @@
 """An inverted file in stock TensorFlow ops: runs in any TensorFlow runtime, without ScaNN.
 
-Every token of a probed cell is scored, for all tokens of a query at once: one matrix product over
-the union of the cells that the query's tokens chose. Tokens above a cut-off count as retrieved, so no
-exact top-k' is needed. This file must never import ScaNN, nor use an op outside core TensorFlow.
+Every token of a probed leaf is scored, for all tokens of a query at once: one matrix product over
+the union of the leaves that the query's tokens chose. Tokens above a cut-off count as retrieved, so
+no exact top-k' is needed. This file must never import ScaNN, nor use an op outside core TensorFlow.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from xtr_tf.errors import InputError
-from xtr_tf.index.rules import CORE_LEAVES_SHARE, CORE_TOKENS_PER_K_PRIME
-from xtr_tf.index.searchers.base import TokenSearcher, number_of_leaves
+from xtr_tf.index.rules import CORE_SEARCHED_SHARE, CORE_TOKENS_PER_K_PRIME
+from xtr_tf.index.searchers.base import LeafRule, TokenSearcher
+from xtr_tf.index.vector_source import require_tokens
 from xtr_tf.scoring.token_hits import TokenHits, hits_from_padded
 
-# Tokens scored at once, so that memory stays bounded however many cells are probed.
+# Tokens scored at once, so that memory stays bounded however many leaves are probed.
 _BLOCK = 16_384
 # The cut-off is found on a sample of the scored tokens in which it still has this rank at least.
 _MIN_RANK_IN_SAMPLE = 128
@@ -23,64 +23,64 @@ _MAX_STRIDE = 16
 
 
 class CoreSearcher(TokenSearcher):
-    """Gathers the vectors of the nearest cells and multiplies.
+    """Gathers the vectors of the nearest leaves and multiplies.
 
-    About `k_prime` tokens a row are retrieved, exactly so for `k_prime` below 256; the cut-off is
-    the lowest score among them.
+    About `k_prime` tokens per row are retrieved, exactly so many for `k_prime` below 256; the cut-off
+    is the lowest score among them.
 
     Args:
-        centres: `[cells, dim]` float32.
-        cell_offsets: `[cells + 1]` integers; cell `c` holds rows `[c]` to `[c + 1]` of `vectors`.
-        vectors: `[tokens, dim]` int8 or bfloat16, grouped by cell.
-        tokens: `[tokens]` int32, the ordinals of the tokens in that order.
+        centres: `[leaves, dim]` float32.
+        leaf_offsets: `[leaves + 1]` integers; the postings of leaf `i` are `[i]` to `[i + 1]`.
+        postings: `[tokens]` int32 token ordinals, leaf by leaf.
+        vectors: `[tokens, dim]` int8 or bfloat16, in the order of the postings.
         multipliers: `[dim]` float32 scales of int8 vectors; ignored for bfloat16.
-        leaves: Cells to look into unless a request says otherwise; 0 for the rule.
+        leaves_to_search: Leaves to search unless a request says otherwise; 0 for the rule.
     """
 
     def __init__(
         self,
         centres: np.ndarray,
-        cell_offsets: np.ndarray,
+        leaf_offsets: np.ndarray,
+        postings: np.ndarray,
         vectors: np.ndarray,
-        tokens: np.ndarray,
         multipliers: np.ndarray,
-        leaves: int = 0,
+        leaves_to_search: int = 0,
     ) -> None:
         super().__init__(name="core_searcher")
         self.num_tokens, self.dim = (int(size) for size in vectors.shape)
-        if not self.num_tokens:
-            raise InputError(
-                "An index needs at least one token; encode a corpus with text first. Received: 0 tokens."
-            )
-        self.num_cells = len(centres)
-        self._leaves = leaves
+        require_tokens(self.num_tokens)
+        self._rule = LeafRule(
+            len(centres), self.num_tokens, leaves_to_search, CORE_SEARCHED_SHARE, CORE_TOKENS_PER_K_PRIME
+        )
         scales = 1.0 / multipliers if vectors.dtype == np.int8 else np.ones(self.dim)
         self.centres = tf.Variable(centres, trainable=False, name="centres")
-        self.cell_offsets = tf.Variable(cell_offsets.astype(np.int32), trainable=False, name="cell_offsets")
+        self.leaf_offsets = tf.Variable(leaf_offsets.astype(np.int32), trainable=False, name="leaf_offsets")
         self.vectors = tf.Variable(vectors, trainable=False, name="vectors")
-        self.tokens = tf.Variable(tokens, trainable=False, name="tokens")
-        self.slots = tf.Variable(np.argsort(tokens).astype(np.int32), trainable=False, name="slots")
+        self.postings = tf.Variable(postings, trainable=False, name="postings")
+        self.posting_of_token = tf.Variable(
+            np.argsort(postings).astype(np.int32), trainable=False, name="posting_of_token"
+        )
         self.scales = tf.Variable(scales.astype(np.float32), trainable=False, name="scales")
 
     def vectors_of(self, tokens: tf.Tensor) -> tf.Tensor:
         """The vectors of `[any]` token ordinals, `[any, dim]` float32."""
-        kept = tf.gather(self.vectors, tf.gather(self.slots, tokens))
+        kept = tf.gather(self.vectors, tf.gather(self.posting_of_token, tokens))
         return tf.cast(kept, tf.float32) * self.scales
 
     def _search(
         self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, row_lengths: tf.Tensor
     ) -> TokenHits:
-        leaves = self._number_of_leaves(k_prime, leaves)
+        leaves = self._rule.leaves_to_search(leaves, k_prime)
         row_lengths = tf.boolean_mask(row_lengths, row_lengths > 0)
         queries = tf.size(row_lengths)
         ends = tf.cumsum(row_lengths)
 
-        def search_query(query: tf.Tensor, *found: tf.TensorArray) -> tuple[tf.Tensor | tf.TensorArray, ...]:
+        def search_query(query: tf.Tensor, *hits: tf.TensorArray) -> tuple[tf.Tensor | tf.TensorArray, ...]:
             rows = query_vectors[ends[query] - row_lengths[query] : ends[query]]
             results = self._search_rows(rows, k_prime, leaves)
-            return query + 1, *(array.write(query, part) for array, part in zip(found, results, strict=True))
+            return query + 1, *(array.write(query, part) for array, part in zip(hits, results, strict=True))
 
-        _, *found = tf.while_loop(
+        _, *hits = tf.while_loop(
             cond=lambda query, *_: query < queries,
             body=search_query,
             loop_vars=(
@@ -89,8 +89,8 @@ class CoreSearcher(TokenSearcher):
             ),
             parallel_iterations=1,
         )
-        slots, scores, lengths = (array.concat() for array in found)
-        tokens = tf.gather(self.tokens, slots)
+        postings, scores, lengths = (array.concat() for array in hits)
+        tokens = tf.gather(self.postings, postings)
         return hits_from_padded(
             tf.RaggedTensor.from_row_lengths(tokens, lengths, validate=False).to_tensor(),
             tf.RaggedTensor.from_row_lengths(scores, lengths, validate=False).to_tensor(),
@@ -100,24 +100,24 @@ class CoreSearcher(TokenSearcher):
     def _search_rows(
         self, queries: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns slots and scores of all hits, row after row, and the number of hits a row."""
+        """Returns postings and scores of all hits, row after row, and the number of hits per row."""
         nearest = tf.math.top_k(tf.matmul(queries, self.centres, transpose_b=True), leaves, sorted=False)
-        cells, _ = tf.unique(tf.reshape(nearest.indices, [-1]))
-        starts, ends = tf.gather(self.cell_offsets, cells), tf.gather(self.cell_offsets, cells + 1)
-        slots = tf.ragged.range(starts, ends).flat_values
-        scores = self._score(queries * self.scales, slots)
+        probed, _ = tf.unique(tf.reshape(nearest.indices, [-1]))
+        starts, ends = tf.gather(self.leaf_offsets, probed), tf.gather(self.leaf_offsets, probed + 1)
+        postings = tf.ragged.range(starts, ends).flat_values
+        scores = self._score(queries * self.scales, postings)
         retrieved = tf.transpose(scores >= _thresholds(scores, k_prime))
         hits = tf.where(retrieved)
         lengths = tf.math.count_nonzero(retrieved, axis=1)
-        return tf.gather(slots, hits[:, 1]), tf.gather_nd(scores, tf.reverse(hits, [1])), lengths
+        return tf.gather(postings, hits[:, 1]), tf.gather_nd(scores, tf.reverse(hits, [1])), lengths
 
-    def _score(self, queries: tf.Tensor, slots: tf.Tensor) -> tf.Tensor:
-        """Returns inner products `[slots, rows]`, one block of slots after another."""
-        # One block even where the cells are empty: no concatenation of nothing.
-        blocks = tf.maximum(-(-tf.size(slots) // _BLOCK), 1)
+    def _score(self, queries: tf.Tensor, postings: tf.Tensor) -> tf.Tensor:
+        """Returns inner products `[postings, rows]`, one block of postings after another."""
+        # One block even where the leaves are empty: no concatenation of nothing.
+        blocks = tf.maximum(-(-tf.size(postings) // _BLOCK), 1)
 
         def score_block(block: tf.Tensor, scored: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
-            vectors = tf.gather(self.vectors, slots[block * _BLOCK : (block + 1) * _BLOCK])
+            vectors = tf.gather(self.vectors, postings[block * _BLOCK : (block + 1) * _BLOCK])
             scores = tf.matmul(tf.cast(vectors, tf.float32), queries, transpose_b=True)
             return block + 1, scored.write(block, scores)
 
@@ -129,20 +129,9 @@ class CoreSearcher(TokenSearcher):
         )
         return tf.reshape(scored.concat(), [-1, tf.shape(queries)[0]])
 
-    def _number_of_leaves(self, k_prime: tf.Tensor, leaves: tf.Tensor) -> tf.Tensor:
-        return number_of_leaves(
-            leaves,
-            k_prime,
-            self._leaves,
-            self.num_cells,
-            self.num_tokens,
-            CORE_LEAVES_SHARE,
-            CORE_TOKENS_PER_K_PRIME,
-        )
-
 
 def _thresholds(scores: tf.Tensor, k_prime: tf.Tensor) -> tf.Tensor:
-    """Returns the score above which about `k_prime` of the `[slots, rows]` scores lie, `[rows]`."""
+    """Returns the score above which about `k_prime` of the `[postings, rows]` scores lie, `[rows]`."""
     stride = tf.clip_by_value(k_prime // _MIN_RANK_IN_SAMPLE, 1, _MAX_STRIDE)
     sample = tf.transpose(scores[::stride])
     rank = tf.minimum(k_prime // stride, tf.shape(sample)[1])

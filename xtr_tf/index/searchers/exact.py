@@ -1,4 +1,7 @@
-"""Brute force in stock TensorFlow ops: slow, exact, and what every other searcher is measured by."""
+"""Brute force in stock TensorFlow ops: slow, exact, and what every other searcher is measured by.
+
+Has no leaves, and knows nothing of them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import tensorflow as tf
 
 from xtr_tf.errors import InputError
 from xtr_tf.index.searchers.base import TokenSearcher
+from xtr_tf.index.vector_source import require_finite
 from xtr_tf.scoring.token_hits import TokenHits, hits_from_padded
 
 # Similarities held at once: 64 MiB of float32, however many query tokens and documents there are.
@@ -21,7 +25,7 @@ class ExactSearcher(TokenSearcher):
 
     Args:
         vectors: `[tokens, dim]` float array of token vectors.
-        dtype: What they are kept as: `float32`, `float16` or `bfloat16`.
+        dtype: What they are stored as: `float32`, `float16` or `bfloat16`.
     """
 
     def __init__(self, vectors: np.ndarray, dtype: str = "float32") -> None:
@@ -46,11 +50,11 @@ class ExactSearcher(TokenSearcher):
         def merge(start: tf.Tensor, ids: tf.Tensor, scores: tf.Tensor) -> tuple[tf.Tensor, ...]:
             end = tf.minimum(start + block, self.num_tokens)
             vectors = tf.cast(self.vectors[start:end], tf.float32)
-            found = tf.math.top_k(
+            of_block = tf.math.top_k(
                 tf.matmul(query_vectors, vectors, transpose_b=True), tf.minimum(k_prime, end - start)
             )
-            scores = tf.concat([scores, found.values], axis=1)
-            ids = tf.concat([ids, found.indices + start], axis=1)
+            scores = tf.concat([scores, of_block.values], axis=1)
+            ids = tf.concat([ids, of_block.indices + start], axis=1)
             best = tf.math.top_k(scores, tf.minimum(k_prime, tf.shape(scores)[1]))
             return end, tf.gather(ids, best.indices, batch_dims=1), best.values
 
@@ -77,5 +81,4 @@ def check_vectors(vectors: np.ndarray) -> None:
             "An index needs at least one token; encode a corpus with text first. "
             f"Received: shape {vectors.shape}."
         )
-    if not np.isfinite(vectors).all():
-        raise InputError("Token vectors must be finite; encode the corpus again. Received: NaN or infinity.")
+    require_finite(vectors)

@@ -1,4 +1,7 @@
-"""From an index directory to the searcher it was made for."""
+"""From an index directory to the searcher it was made for.
+
+The only place that knows both the arrays of a directory and the arguments of searchers.
+"""
 
 from __future__ import annotations
 
@@ -50,11 +53,11 @@ def _scann(index: TokenIndex, part: slice) -> TokenSearcher:
     return ScannSearcher(
         centres=index.array("centres"),
         codebook=index.array("codebook"),
-        cells=index.array("cells")[part],
+        leaf_of_token=index.array("cells")[part],
         codes=index.array("codes")[part],
         int8_vectors=index.array("int8")[part] if config.reordering else None,
         multipliers=index.array("multipliers") if config.reordering else None,
-        leaves=config.leaves,
+        leaves_to_search=config.num_leaves_to_search,
         parallel_searches=config.parallel_searches,
     )
 
@@ -63,20 +66,20 @@ def _core(index: TokenIndex, part: slice) -> TokenSearcher:
     from xtr_tf.index.searchers.core import CoreSearcher
 
     centres = index.array("centres")
-    tokens, offsets = index.array("tokens"), index.array("cell_offsets")
+    postings, leaf_offsets = index.array("tokens"), index.array("cell_offsets")
     vectors = index.array("vectors")
     first, end, _ = part.indices(index.num_tokens)
     if end - first < index.num_tokens:
-        kept = np.flatnonzero((tokens >= first) & (tokens < end))
-        offsets = np.searchsorted(kept, offsets)
-        tokens, vectors = tokens[kept] - first, vectors[kept]
+        kept = np.flatnonzero((postings >= first) & (postings < end))
+        leaf_offsets = np.searchsorted(kept, leaf_offsets)
+        postings, vectors = postings[kept] - first, vectors[kept]
     return CoreSearcher(
         centres=centres,
-        cell_offsets=offsets,
+        leaf_offsets=leaf_offsets,
+        postings=postings,
         vectors=_vectors(vectors, index.config.dtype or "int8"),
-        tokens=tokens,
         multipliers=index.array("multipliers"),
-        leaves=index.config.leaves,
+        leaves_to_search=index.config.num_leaves_to_search,
     )
 
 

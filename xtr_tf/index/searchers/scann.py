@@ -1,6 +1,7 @@
 """ScaNN (tree + 4-bit asymmetric hashing) over an index that was assembled outside of it.
 
-Importing this file loads ScaNN's op library; nothing else in xtr_tf may import it at start-up.
+From top to bottom: the searcher, the resource that holds ScaNN's own structure, and ScaNN's protocol
+buffers. Importing this file loads ScaNN's op library; nothing else in xtr_tf may import it at start-up.
 """
 
 from __future__ import annotations
@@ -17,35 +18,44 @@ from scann.scann_ops.py import scann_ops
 from scann.scann_ops.py.scann_builder import ReorderType, ScannBuilder
 from tensorflow.python.framework import auto_control_deps_utils
 
-from xtr_tf.errors import InputError
-from xtr_tf.index.rules import LEAVES_SHARE, REORDERED_PER_K_PRIME, TOKENS_PER_K_PRIME
-from xtr_tf.index.searchers import scann as scann_protos
-from xtr_tf.index.searchers.base import TokenSearcher, number_of_leaves
+from xtr_tf.index.rules import REORDERED_PER_K_PRIME, SEARCHED_SHARE, TOKENS_PER_K_PRIME
+from xtr_tf.index.searchers.base import LeafRule, TokenSearcher
+from xtr_tf.index.vector_source import require_tokens
 from xtr_tf.scoring.token_hits import TokenHits, hits_from_padded
 
-# A search only reads the index. Without this, TensorFlow would order the searches of one function
-# one after another because they share a resource.
-auto_control_deps_utils.register_read_only_resource_op("Scann>ScannSearchBatched")
 
-# Every search scores all centres anew, 0.4 to 0.8 ms a million tokens: below this many tokens to score (about
-# 5 ms of one thread) a second search at the same time costs more than it gains.
+def _register_search_as_read_only() -> None:
+    """Lets TensorFlow run two searches of one function at the same time.
+
+    `tf.function` adds control dependencies between ops that share a resource unless they are known to
+    only read it. ScaNN does not declare its search op so, and TensorFlow offers no public way to do it
+    for another package's op; the private registry is the one that its own read-only ops use. Without
+    this, `parallel_searches` would run one after the other, with the same answers.
+    """
+    auto_control_deps_utils.register_read_only_resource_op("Scann>ScannSearchBatched")
+
+
+_register_search_as_read_only()
+
+# Every search scores all centres again, 0.4 to 0.8 ms per million tokens: below this many tokens to score
+# (about 5 ms of one thread) a second search at the same time costs more than it gains.
 _SPLIT_FROM = 400_000
 
 
 class ScannSearcher(TokenSearcher):
-    """Searches cells of 4-bit codes, and optionally scores the hits again with int8 vectors.
+    """Searches leaves of 4-bit codes, and optionally scores the hits again with int8 vectors.
 
     The index lies in variables as 4-bit codes. ScaNN's own structure is built from them once, when
     the model is loaded, and every signature finds it by a name that is unique to this searcher.
 
     Args:
-        centres: `[cells, dim]` float32.
+        centres: `[leaves, dim]` float32.
         codebook: `[blocks, 16, dim / blocks]` float32.
-        cells: `[tokens]` integers.
-        codes: `[tokens, ceil(blocks / 2)]` uint8, two 4-bit codes a byte.
+        leaf_of_token: `[tokens]` integers.
+        codes: `[tokens, ceil(blocks / 2)]` uint8, two 4-bit codes per byte.
         int8_vectors: `[tokens, dim]` int8 for reordering, or None.
         multipliers: `[dim]` float32, the scales of `int8_vectors`.
-        leaves: Cells to look into unless a request says otherwise; 0 for the rule.
+        leaves_to_search: Leaves to search unless a request says otherwise; 0 for the rule.
         parallel_searches: Parts of a large batch searched at the same time.
     """
 
@@ -53,32 +63,30 @@ class ScannSearcher(TokenSearcher):
         self,
         centres: np.ndarray,
         codebook: np.ndarray,
-        cells: np.ndarray,
+        leaf_of_token: np.ndarray,
         codes: np.ndarray,
         int8_vectors: np.ndarray | None = None,
         multipliers: np.ndarray | None = None,
-        leaves: int = 0,
+        leaves_to_search: int = 0,
         parallel_searches: int = 2,
     ) -> None:
         super().__init__(name="scann_searcher")
-        self.num_tokens, self.dim = len(cells), centres.shape[1]
-        if not self.num_tokens:
-            raise InputError(
-                "An index needs at least one token; encode a corpus with text first. Received: 0 tokens."
-            )
+        self.num_tokens, self.dim = len(leaf_of_token), centres.shape[1]
+        require_tokens(self.num_tokens)
         if len(centres) == 1:
-            # ScaNN numbers every hit 0 where there is but one cell; a second, empty one mends it.
+            # ScaNN numbers every hit 0 where there is only one leaf; a second, empty one prevents that.
             centres = np.repeat(centres, 2, axis=0)
-        self.num_cells = len(centres)
-        self._leaves = leaves
+        self._rule = LeafRule(
+            len(centres), self.num_tokens, leaves_to_search, SEARCHED_SHARE, TOKENS_PER_K_PRIME
+        )
         self._parallel_searches = parallel_searches
-        config = scann_protos.scann_config(
-            self.num_tokens, self.dim, self.num_cells, codebook.shape[2], int8_vectors is not None
+        config = scann_config(
+            self.num_tokens, self.dim, len(centres), codebook.shape[2], int8_vectors is not None
         )
         self.config = _variable([config], "config")
-        self.partitioner = _variable([scann_protos.serialized_partitioner(centres)], "partitioner")
-        self.codebook = _variable([scann_protos.serialized_codebook(codebook)], "codebook")
-        self.cells = _variable(cells, "cells")
+        self.partitioner = _variable([serialized_partitioner(centres)], "partitioner")
+        self.codebook = _variable([serialized_codebook(codebook)], "codebook")
+        self.leaf_of_token = _variable(leaf_of_token, "leaf_of_token")
         self.codes = _variable(codes, "codes")
         self.int8: tuple[tf.Variable, ...] = ()
         if int8_vectors is not None:
@@ -96,11 +104,11 @@ class ScannSearcher(TokenSearcher):
         self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, row_lengths: tf.Tensor
     ) -> TokenHits:
         handle = self.resource.searcher_handle()
-        leaves = self._number_of_leaves(k_prime, leaves)
+        leaves = self._rule.leaves_to_search(leaves, k_prime)
         rows = tf.shape(query_vectors)[0]
         # ScaNN refuses a search without queries, so every part gets one.
         padded = tf.pad(query_vectors, [[0, tf.maximum(self._parallel_searches - rows, 0)], [0, 0]])
-        scored = tf.cast(rows * leaves, tf.float32) * (self.num_tokens / self.num_cells)
+        scored = tf.cast(rows * leaves, tf.float32) * (self.num_tokens / self._rule.num_leaves)
         ids, scores = tf.cond(
             scored < _SPLIT_FROM,
             lambda: self._search_parts(handle, padded, k_prime, leaves, 1),
@@ -115,7 +123,7 @@ class ScannSearcher(TokenSearcher):
         """Searches `parts` of the rows at the same time; token ids and scores, padded with NaN."""
         before_reordering = tf.minimum(k_prime * (REORDERED_PER_K_PRIME if self.int8 else 1), self.num_tokens)
         bounds = tf.range(parts + 1) * tf.shape(query_vectors)[0] // parts
-        found = [
+        hits = [
             scann_ops.scann_search_batched(
                 handle,
                 query_vectors[bounds[part] : bounds[part + 1]],
@@ -126,15 +134,10 @@ class ScannSearcher(TokenSearcher):
             )
             for part in range(parts)
         ]
-        columns = tf.reduce_max([tf.shape(part.indices)[1] for part in found])
-        ids = tf.concat([_widen(part.indices, columns, 0) for part in found], axis=0)
-        scores = tf.concat([_widen(part.distances, columns, np.nan) for part in found], axis=0)
+        columns = tf.reduce_max([tf.shape(part.indices)[1] for part in hits])
+        ids = tf.concat([_widen(part.indices, columns, 0) for part in hits], axis=0)
+        scores = tf.concat([_widen(part.distances, columns, np.nan) for part in hits], axis=0)
         return ids, scores
-
-    def _number_of_leaves(self, k_prime: tf.Tensor, leaves: tf.Tensor) -> tf.Tensor:
-        return number_of_leaves(
-            leaves, k_prime, self._leaves, self.num_cells, self.num_tokens, LEAVES_SHARE, TOKENS_PER_K_PRIME
-        )
 
 
 def _widen(values: tf.Tensor, columns: tf.Tensor, fill: float) -> tf.Tensor:
@@ -159,8 +162,7 @@ class _ScannResource(tf.saved_model.experimental.TrackableResource):
 
     def searcher_handle(self) -> tf.Tensor:
         """Returns the handle of the searcher built by `_initialize`."""
-        absent = tf.constant("")
-        return self._tensors_to_scann(absent, absent, absent, tf.constant(0), tf.constant(0, tf.uint8))
+        return self._tensors_to_scann({})
 
     def _create_resource(self) -> tf.Tensor:
         # The searcher has no handle before it is built; this one only lets loaders find `_initialize`.
@@ -171,50 +173,44 @@ class _ScannResource(tf.saved_model.experimental.TrackableResource):
         low, high = tf.bitwise.bitwise_and(index.codes, 15), tf.bitwise.right_shift(index.codes, 4)
         codes = tf.reshape(tf.stack([low, high], axis=-1), [tf.shape(low)[0], -1])[:, : self._blocks]
         self._tensors_to_scann(
-            index.config,
-            index.partitioner,
-            index.codebook,
-            tf.cast(index.cells, tf.int32),
-            codes,
-            *index.int8,
+            {
+                "scann_config": index.config,
+                "serialized_partitioner": index.partitioner,
+                "datapoint_to_token": tf.cast(index.leaf_of_token, tf.int32),
+                "ah_codebook": index.codebook,
+                "hashed_dataset": codes,
+                **dict(zip(("int8_dataset", "int8_multipliers"), index.int8, strict=False)),
+            }
         )
 
-    def _tensors_to_scann(
-        self,
-        config: tf.Tensor,
-        partitioner: tf.Tensor,
-        codebook: tf.Tensor,
-        cells: tf.Tensor,
-        codes: tf.Tensor,
-        int8_vectors: tf.Tensor | None = None,
-        multipliers: tf.Tensor | None = None,
-    ) -> tf.Tensor:
-        return scann_ops.tensors_to_scann(
-            x=tf.constant(0.0),
-            scann_config=config,
-            serialized_partitioner=partitioner,
-            datapoint_to_token=cells,
-            ah_codebook=codebook,
-            hashed_dataset=codes,
-            int8_dataset=tf.constant(0, tf.int8) if int8_vectors is None else int8_vectors,
-            int8_multipliers=tf.constant(0.0) if multipliers is None else multipliers,
-            dp_norms=tf.constant(0.0),
-            shared_name=self._shared_name,
-        )
+    def _tensors_to_scann(self, tensors: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Runs the op; what is not among `tensors` is absent from the searcher, as ScaNN marks it."""
+        absent = {
+            "x": tf.constant(0.0),
+            "scann_config": tf.constant(""),
+            "serialized_partitioner": tf.constant(""),
+            "datapoint_to_token": tf.constant(0),
+            "ah_codebook": tf.constant(""),
+            "hashed_dataset": tf.constant(0, tf.uint8),
+            "int8_dataset": tf.constant(0, tf.int8),
+            "int8_multipliers": tf.constant(0.0),
+            "dp_norms": tf.constant(0.0),
+        }
+        return scann_ops.tensors_to_scann(**(absent | tensors), shared_name=self._shared_name)
 
 
 def _variable(value: object, name: str) -> tf.Variable:
     return tf.Variable(value, trainable=False, name=name)
 
 
-def scann_config(num_tokens: int, dim: int, cells: int, dims_per_block: int, reordering: bool) -> bytes:
+def scann_config(num_tokens: int, dim: int, num_leaves: int, dims_per_block: int, reordering: bool) -> bytes:
     """Returns the serialised configuration of a tree with 4-bit hashing of residuals.
 
     Neighbours and leaves in it are defaults only: every search gives its own.
     """
     builder = ScannBuilder(np.empty((0, dim), np.float32), min(10, num_tokens), "dot_product")
     builder.params["extra"] = {"mutable": False}
-    builder.tree(num_leaves=cells, num_leaves_to_search=min(10, cells), min_partition_size=1)
+    builder.tree(num_leaves, num_leaves_to_search=min(10, num_leaves), min_partition_size=1)
     builder.score_ah(dims_per_block, residual_quantization=True)
     if reordering:
         builder.reorder(min(10, num_tokens), quantize=ReorderType.INT8)
@@ -226,18 +222,18 @@ def scann_config(num_tokens: int, dim: int, cells: int, dims_per_block: int, reo
 
 
 def serialized_partitioner(centres: np.ndarray) -> bytes:
-    """Returns a one-level tree whose leaves are the cells.
+    """Returns a one-level tree.
 
     Args:
-        centres: `[cells, dim]` float32.
+        centres: `[leaves, dim]` float32.
     """
     partitioner = partitioner_pb2.SerializedPartitioner(n_tokens=len(centres))
     root = partitioner.kmeans.kmeans_tree.root
     root.leaf_id = -1
     root.learned_spilling_threshold = float("nan")
-    for cell, centre in enumerate(centres):
+    for leaf, centre in enumerate(centres):
         root.centers.add().dimension.extend(centre.tolist())
-        root.children.add(leaf_id=cell, learned_spilling_threshold=float("nan"))
+        root.children.add(leaf_id=leaf, learned_spilling_threshold=float("nan"))
     return partitioner.SerializeToString()
 
 

@@ -1,4 +1,7 @@
-"""Several searchers over parts of a corpus as one, merged exactly."""
+"""Several searchers over parts of a corpus as one, merged exactly.
+
+Knows nothing of what kind of searchers they are.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ class ShardedSearcher(TokenSearcher):
     """Searches every shard and keeps the best `k_prime` tokens of all of them.
 
     Cut-offs are those of the merged list: what a document of one shard is imputed with depends on
-    what the other shards hold, as in an unsharded index. `leaves` is the number of cells in each.
+    what the other shards hold, as in an unsharded index. `leaves` is the number of leaves in each shard.
 
     Args:
         shards: Searchers of consecutive parts of the corpus, in its order.
@@ -37,27 +40,27 @@ class ShardedSearcher(TokenSearcher):
         """The vectors of `[any]` token ordinals, `[any, dim]` float32, from the shards that hold them."""
         ends = np.cumsum([shard.num_tokens for shard in self.shards])
         owners = tf.searchsorted(tf.constant(ends, tokens.dtype), tokens, side="right")
-        places, vectors = [], []
+        positions, vectors = [], []
         for number, shard in enumerate(self.shards):
-            mine = tf.where(owners == number)[:, 0]
-            kept = shard.vectors_of(tf.gather(tokens, mine) - (ends[number] - shard.num_tokens))
+            of_shard = tf.where(owners == number)[:, 0]
+            kept = shard.vectors_of(tf.gather(tokens, of_shard) - (ends[number] - shard.num_tokens))
             if kept is None:
                 return None
-            places.append(mine)
+            positions.append(of_shard)
             vectors.append(kept)
-        order = tf.math.invert_permutation(tf.concat(places, axis=0))
+        order = tf.math.invert_permutation(tf.concat(positions, axis=0))
         return tf.gather(tf.concat(vectors, axis=0), order)
 
     def _search(
         self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, row_lengths: tf.Tensor
     ) -> TokenHits:
-        found, first = [], 0
+        ids, scores, first = [], [], 0
         for shard in self.shards:
             hits = shard.search(query_vectors, k_prime, leaves, row_lengths)
-            found.append(hits._replace(token_ids=hits.token_ids + first))
+            ids.append(hits.token_ids + first)
+            scores.append(hits.scores)
             first += shard.num_tokens
-        ids = tf.concat([hits.token_ids for hits in found], axis=1)
-        scores = tf.concat([hits.scores for hits in found], axis=1)
+        ids, scores = tf.concat(ids, axis=1), tf.concat(scores, axis=1)
         best = tf.math.top_k(scores, tf.minimum(k_prime, tf.shape(scores)[1]))
         return hits_from_padded(
             tf.gather(ids, best.indices, batch_dims=1), best.values, best.values > -float("inf")
