@@ -108,3 +108,45 @@ def test_a_failed_import_leaves_nothing_behind(fresh_python):
         assert "tensorflow" not in sys.modules
         """
     )
+
+
+def test_another_thread_may_import_tensorflow_meanwhile(fresh_python):
+    """TensorFlow's import begins in the middle of a proto's: both threads get the real thing."""
+    fresh_python(
+        """
+        import sys, threading, time
+        from xtr_tf.runtime.protos import import_proto
+
+        imported = []
+
+        def import_tensorflow():
+            import tensorflow
+            imported.append(tensorflow)
+
+        other = threading.Thread(target=import_tensorflow)
+
+        def meanwhile(event, arguments):
+            if event == "exec" and arguments[0].co_filename.endswith("/tensor_pb2.py") and not other.ident:
+                other.start()
+                while not imported and not hasattr(sys.modules.get("tensorflow"), "__file__"):
+                    time.sleep(0.001)
+
+        sys.addaudithook(meanwhile)
+        protos = []
+        names = ["core.framework.tensor_pb2", "core.protobuf.config_pb2", "core.example.example_pb2"]
+        threads = [
+            threading.Thread(target=lambda name=name: protos.append(import_proto(f"tensorflow.{name}")))
+            for name in names * 4
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in (*threads, other):
+            thread.join()
+
+        assert len(protos) == len(threads) and len(set(protos)) == len(names)
+        (tf,) = imported
+        assert tf is sys.modules["tensorflow"] and tf.add(1, 2).numpy() == 3
+        tensor_pb2 = import_proto("tensorflow.core.framework.tensor_pb2")
+        assert isinstance(tf.make_tensor_proto(1), tensor_pb2.TensorProto)
+        """
+    )

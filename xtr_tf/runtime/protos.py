@@ -1,26 +1,23 @@
 """TensorFlow's protocol buffer modules, imported without importing TensorFlow.
 
-`tensorflow.core.protobuf.meta_graph_pb2` is a few milliseconds of generated code, but Python
-imports a package before its modules, and `tensorflow/__init__.py` takes ten seconds. While one of
-those modules is imported here, an empty module with TensorFlow's search path stands in for the
-package; it is taken away again before control returns. The generated modules stay, so that a
-later `import tensorflow` works and shares the very same message classes.
+Knows where generated code lies in the wheel, and nothing of what the messages mean.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 import sys
-import threading
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
 from xtr_tf.errors import InputError
 
-_PACKAGE = "tensorflow"
-_lock = threading.Lock()
+# Packages of TensorFlow that generated modules are in or import from.
+_PROTO_PACKAGES = ("compiler", "core", "tsl")
+_IMPORT = re.compile(r"^from (tensorflow[\w.]*) import (\w+_pb2)", re.MULTILINE)
 
 
 def package_directory(package: str) -> Path:
@@ -40,17 +37,47 @@ def package_directory(package: str) -> Path:
 def import_proto(name: str) -> ModuleType:
     """Imports a generated module that needs no more of TensorFlow than its `*_pb2` modules.
 
+    May be called while another thread imports TensorFlow.
+
     Args:
         name: For instance `tensorflow.core.framework.tensor_pb2`, or a module of another
             distribution that imports such, like `tensorflow_serving.apis.predict_pb2`.
     """
-    with _lock:
-        if name in sys.modules or _PACKAGE in sys.modules:
-            return importlib.import_module(name) if name not in sys.modules else sys.modules[name]
-        stand_in = ModuleType(_PACKAGE)
-        stand_in.__path__ = [str(package_directory(_PACKAGE))]
-        sys.modules[_PACKAGE] = stand_in
-        try:
-            return importlib.import_module(name)
-        finally:
-            del sys.modules[_PACKAGE]
+    _enter_proto_packages()
+    return _import_from_the_leaves(name)
+
+
+def _enter_proto_packages() -> None:
+    """Puts `tensorflow.core` and its like into `sys.modules`, but not `tensorflow` itself.
+
+    `tensorflow.core.protobuf.meta_graph_pb2` is a few milliseconds of generated code, but Python imports a
+    package before its modules, and `tensorflow/__init__.py` takes ten seconds. It looks no further than a
+    module's parent, though: once `tensorflow.core`, whose `__init__.py` is empty, is there, what is below can
+    be imported. Nothing ever stands in for `tensorflow`: a thread that imports it meanwhile, or later, gets
+    the real one, which finds these packages and so shares their message classes.
+    """
+    for package in _PROTO_PACKAGES:
+        name = f"tensorflow.{package}"
+        directory = package_directory("tensorflow") / package
+        file = directory / "__init__.py"
+        spec = spec_from_file_location(name, file, submodule_search_locations=[str(directory)])
+        if name not in sys.modules and spec is not None:
+            # Atomic: of several threads, the first wins.
+            sys.modules.setdefault(name, module_from_spec(spec))
+
+
+def _import_from_the_leaves(name: str) -> ModuleType:
+    """Imports what a generated module imports, then the module itself.
+
+    `from tensorflow.core.framework import tensor_pb2` only looks at the package's attributes if the module is
+    one of them already. If it is not, `__import__` loads it and then asks for `tensorflow` itself.
+    """
+    package, _, module = name.rpartition(".")
+    if name not in sys.modules:
+        top, *parents = package.split(".")
+        file = package_directory(top).joinpath(*parents, f"{module}.py")
+        for needed in _IMPORT.findall(file.read_text() if file.is_file() else ""):
+            _import_from_the_leaves(".".join(needed))
+    imported = importlib.import_module(name)
+    setattr(sys.modules[package], module, imported)  # another thread that loads it may not have come to that
+    return imported
