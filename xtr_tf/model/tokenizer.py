@@ -228,13 +228,17 @@ class SharedModel(tf.saved_model.experimental.TrackableResource):
 class SentencePiece(tf_text.SentencepieceTokenizer):
     """`tf_text.SentencepieceTokenizer` giving int32 ids, on a `SharedModel`.
 
+    tf.text's own initialiser is skipped. It would read the model a second time (1.3 s for mT5's) into a
+    resource of its own, which is the one without a name that `SharedModel` is there to avoid, and it takes
+    no other. So the attributes that its methods read are set here instead; a version of tf.text that reads
+    one more fails in whatever tokenizes first.
+
     Args:
         model: The content of a `.model` file.
         add_eos: Whether texts end in the model's end-of-sequence id.
     """
 
     def __init__(self, model: bytes, add_eos: bool = False) -> None:
-        # The parent's own initialiser would read the model a second time (1.3 s for mT5's).
         super(tf_text.SentencepieceTokenizer, self).__init__()
         self.out_type = tf.int32
         self.nbest_size, self.alpha, self.return_nbest = 0, 1.0, False
