@@ -12,15 +12,11 @@ from hypothesis import strategies as st
 
 from tests.support.numbers import assert_same_ranking, rounding
 from xtr_tf.index.searchers.exact import ExactSearcher
-from xtr_tf.scoring import documents as scoring
-from xtr_tf.scoring.documents import (
-    IMPUTATIONS,
-    RankedDocuments,
-    flatten_queries,
-    rescore_documents,
-    score_documents,
-)
+from xtr_tf.scoring import xtr as scoring
+from xtr_tf.scoring.maxsim import rescore_documents
+from xtr_tf.scoring.ranking import RankedDocuments
 from xtr_tf.scoring.token_hits import hits_from_padded
+from xtr_tf.scoring.xtr import IMPUTATIONS, flatten_queries, score_documents
 
 # Inner products of 8 terms, then a mean over at most 5 query tokens.
 TOLERANCE = rounding(8 + 5)

@@ -96,7 +96,7 @@ def _leaves(num_tokens: int) -> int:
 def _rank(hits: TokenHits, corpus: object, rows: np.ndarray, out: Path) -> None:
     import tensorflow as tf
 
-    from xtr_tf.scoring.documents import score_documents
+    from xtr_tf.scoring.xtr import score_documents
 
     mask = tf.ones(rows.shape[:2], tf.bool)
     documents = tf.constant(corpus.document_of_token)  # type: ignore[attr-defined]

@@ -56,7 +56,8 @@ def _export(index, folder: Path) -> None:  # type: ignore[no-untyped-def]
     import tensorflow as tf
 
     from xtr_tf.index.searchers.opening import searcher_from_index
-    from xtr_tf.scoring.documents import rescore_documents, score_documents
+    from xtr_tf.scoring.maxsim import rescore_documents
+    from xtr_tf.scoring.xtr import score_documents
 
     module = tf.Module()
     module.searcher = searcher_from_index(index)

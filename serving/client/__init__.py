@@ -1,7 +1,7 @@
 """A client for retrievers, on xtr-tf's server or TensorFlow Serving alike.
 
 A folder to be copied to where it is needed: it imports grpcio and protobuf and nothing else, least of
-all TensorFlow (only `sharded_client`, which is not imported here, needs NumPy).
+all TensorFlow (only `sharded_client`, which is not imported here, needs xtr-tf and NumPy).
 
 Example:
     >>> from serving.client import Client

@@ -2,30 +2,41 @@
 
 Each server holds some of the documents, whole, and the same encoder. Each is asked for its best k'
 tokens for every query token; the best k' of all of them are those of one big index, and so are the
-cut-offs, which are what imputation needs and what a merge of document scores could not know.
+cut-offs, which are what imputation needs and what a merge of document scores could not know. The
+scoring is `xtr_tf.scoring.reference`, so that this file, unlike the rest of the folder, needs xtr-tf
+and NumPy (but no TensorFlow).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import grpc
 import numpy as np
+
+from xtr_tf.scoring.reference import maxima_of_hits, rank_documents, row_cutoffs, xtr_scores
 
 from .client import Client
 from .client_error import ClientError
 from .results import Document, Prediction, SearchResult
 from .search_options import SearchOptions
 
-_DEFAULTS = SearchOptions(k_prime=1000, top_k=10, imputation="top_k_prime", constant=0.0, languages=())
+_DEFAULTS: Mapping[str, Any] = {
+    "k_prime": 1000,
+    "top_k": 10,
+    "imputation": "top_k_prime",
+    "constant": 0.0,
+    "languages": (),
+}
 
 
 class ShardedClient:
     """Asks all servers at once and merges their token hits.
 
     Args:
-        clients: One a server. A document belongs to one of them; where scores are equal, those of
+        clients: One per server. A document belongs to one of them; where scores are equal, those of
             the first server come first.
 
     Example:
@@ -48,20 +59,19 @@ class ShardedClient:
                 rather than theirs: k' 1000 and imputation by the cut-off.
 
         Raises:
-            ValueError: `rescore` is set: hits carry no vectors to rank by.
+            ValueError: `rescore` is set (hits carry no vectors to rank by), or an unknown imputation.
             ClientError: A server did not answer, or does not split the query into the same tokens;
                 an answer without one of the shards would be a wrong one.
         """
         if options and options.rescore:
             raise ValueError("A sharded client merges token hits and cannot rescore documents.")
-        chosen = _complete(options or SearchOptions())
-        inputs = {"query": [query], "k_prime": chosen.k_prime}
-        if chosen.leaves is not None:
-            inputs["leaves"] = chosen.leaves
+        chosen = {**_DEFAULTS, **(options.inputs() if options else {})}
+        inputs: dict[str, Any] = {"query": [query]}
+        inputs |= {name: chosen[name] for name in ("k_prime", "leaves") if name in chosen}
         predictions = list(
             self._pool.map(lambda client: client.predict("search_tokens", inputs), self._clients)
         )
-        documents = _rank(_Hits(predictions), chosen)
+        documents = _rank(_MergedHits(predictions), **{name: chosen[name] for name in _DEFAULTS})
         return SearchResult(query, documents, tuple(prediction.version for prediction in predictions))
 
     def close(self) -> None:
@@ -77,8 +87,8 @@ class ShardedClient:
         self.close()
 
 
-class _Hits:
-    """The token hits of all shards side by side.
+class _MergedHits:
+    """The token hits of all shards next to each other.
 
     Attributes:
         scores: `[tokens of the query, hits]`, `-inf` for none.
@@ -102,60 +112,48 @@ class _Hits:
         for prediction in predictions:
             outputs = prediction.outputs
             shape = outputs["scores"].shape
-            owners = np.array(outputs["documents"].values, np.int64).reshape(shape)
+            of_shard = np.array(outputs["documents"].values, np.int64).reshape(shape)
             scores.append(np.array(outputs["scores"].values, np.float32).reshape(shape))
-            documents.append(np.where(owners >= 0, owners + len(self.ids), -1))
+            documents.append(np.where(of_shard >= 0, of_shard + len(self.ids), -1))
             self.ids.extend(outputs["document_ids"].values)
             self.titles.extend(outputs["titles"].values)
             self.languages.extend(outputs["languages"].values)
         self.documents = np.concatenate(documents, axis=1)
         self.scores = np.where(self.documents >= 0, np.concatenate(scores, axis=1), -np.inf)
 
+    def best(self, k_prime: int) -> tuple[np.ndarray, np.ndarray]:
+        """Scores and documents of the best `k_prime` hits of each query token, over all shards."""
+        # Hits of a shard come in its own order of rank; a stable sort keeps it among equals.
+        order = np.argsort(-self.scores, axis=1, kind="stable")[:, :k_prime]
+        scores = np.take_along_axis(self.scores, order, axis=1)
+        return scores, np.take_along_axis(self.documents, order, axis=1)
 
-def _complete(options: SearchOptions) -> SearchOptions:
-    names = ("k_prime", "top_k", "leaves", "imputation", "constant", "languages")
-    given = {name: getattr(options, name) for name in names}
-    return SearchOptions(
-        **{name: getattr(_DEFAULTS, name) if value is None else value for name, value in given.items()}
-    )
 
-
-def _rank(hits: _Hits, options: SearchOptions) -> tuple[Document, ...]:
+def _rank(
+    hits: _MergedHits,
+    k_prime: int,
+    top_k: int,
+    imputation: str,
+    constant: float,
+    languages: Sequence[str],
+) -> tuple[Document, ...]:
     """f_XTR' over the best k' of all hits."""
-    # Hits of a shard come in its own order of rank; a stable sort keeps it among equals.
-    best = np.argsort(-hits.scores, axis=1, kind="stable")[:, : options.k_prime]
-    scores = np.take_along_axis(hits.scores, best, axis=1)
-    owners = np.take_along_axis(hits.documents, best, axis=1)
-    missing = _missing(scores, owners >= 0, options)
-    kept = owners >= 0
-    if wanted := {language.encode() for language in options.languages or () if language}:
-        kept &= np.array([language in wanted for language in hits.languages], bool)[owners]
-
-    rows = np.broadcast_to(np.arange(len(scores))[:, np.newaxis], scores.shape)
-    table = np.full([len(scores), len(hits.ids)], -np.inf)
-    np.maximum.at(table, (rows[kept], owners[kept]), scores[kept])
-    found = table > -np.inf
-    gains = np.where(found, table - missing[:, np.newaxis], 0.0).sum(axis=0)
-    count = found.sum(axis=0)
-    tokens = count if options.imputation == "none" else len(scores)
-    total = np.where(count > 0, (missing.sum() + gains) / np.maximum(tokens, 1), -np.inf)
-    order = np.argsort(-total, kind="stable")[: options.top_k]
+    scores, documents = hits.best(k_prime)
+    cutoffs = row_cutoffs(scores, documents >= 0)
+    if wanted := {language.encode() for language in languages if language}:
+        # One more at the end, where -1 finds it: what is no hit is not allowed either.
+        allowed = np.array([*(language in wanted for language in hits.languages), False])
+        documents = np.where(allowed[documents], documents, -1)
+    maxima = maxima_of_hits(scores, documents, len(hits.ids))
+    totals = xtr_scores(maxima, maxima > -np.inf, cutoffs, imputation=imputation, constant=constant)
+    [ordinals], [ranked] = rank_documents(totals, top_k)
     return tuple(
         Document(
-            hits.ids[place].decode(),
-            float(total[place]),
-            hits.titles[place].decode(),
-            hits.languages[place].decode(),
+            hits.ids[ordinal].decode(),
+            float(score),
+            hits.titles[ordinal].decode(),
+            hits.languages[ordinal].decode(),
         )
-        for place in order
-        if count[place] > 0
+        for ordinal, score in zip(ordinals, ranked, strict=True)
+        if ordinal >= 0
     )
-
-
-def _missing(scores: np.ndarray, valid: np.ndarray, options: SearchOptions) -> np.ndarray:
-    """What a query token counts with for a document of which it retrieved nothing, `[tokens]`."""
-    if options.imputation == "top_k_prime":
-        lowest = np.where(valid, scores, np.inf).min(axis=1, initial=np.inf)
-        return np.where(np.isfinite(lowest), lowest, 0.0)
-    constant = options.constant if options.imputation == "constant" else 0.0
-    return np.full(len(scores), constant)

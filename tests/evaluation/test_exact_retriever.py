@@ -11,8 +11,9 @@ from tests.support.numbers import assert_same_ranking, rounding
 from xtr_tf.collections.dataset import Dataset
 from xtr_tf.collections.document import Document
 from xtr_tf.errors import InputError
-from xtr_tf.evaluation.encoded import MAX_TOKENS, EncodedQuery, TokenIndex, check_size
-from xtr_tf.evaluation.exact import ExactRetriever, Similarities, xtr_scores
+from xtr_tf.evaluation.encoded import MAX_TOKENS, CorpusTokens, EncodedQuery, check_size
+from xtr_tf.evaluation.exact import ExactRetriever, Similarities
+from xtr_tf.evaluation.token_analysis import COMPARED_IMPUTATIONS
 
 DIM = 8
 LONGEST_QUERY = 7
@@ -26,11 +27,11 @@ def unit(generator: np.random.Generator, rows: int, dim: int = DIM) -> np.ndarra
 
 
 @pytest.fixture
-def index() -> TokenIndex:
+def index() -> CorpusTokens:
     generator = np.random.default_rng(0)
     lengths = generator.integers(1, 12, 40)
     documents = [Document(f"d{number}", "text") for number in range(40)]
-    return TokenIndex(documents, unit(generator, lengths.sum()), np.cumsum([0, *lengths]))
+    return CorpusTokens(documents, unit(generator, lengths.sum()), np.cumsum([0, *lengths]))
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def queries() -> list[EncodedQuery]:
     return [EncodedQuery(unit(generator, length)) for length in (3, 1, 0, LONGEST_QUERY)]
 
 
-def naive_scores(index: TokenIndex, query: np.ndarray, k_prime: int, imputation: str) -> list[float]:
+def naive_scores(index: CorpusTokens, query: np.ndarray, k_prime: int, imputation: str) -> list[float]:
     """f_XTR' as the paper defines it, one number at a time; NaN for a document that is no candidate."""
     owners = index.document_of_token
     scores = []
@@ -59,20 +60,20 @@ def naive_scores(index: TokenIndex, query: np.ndarray, k_prime: int, imputation:
     return scores
 
 
-@pytest.mark.parametrize("imputation", ["top_k_prime", "0.0", "0.2", "none"])
+@pytest.mark.parametrize("imputation", COMPARED_IMPUTATIONS)
 @pytest.mark.parametrize("k_prime", [1, 5, 60, 10_000])
 def test_scores_are_the_papers(
-    index: TokenIndex, queries: list[EncodedQuery], k_prime: int, imputation: str
+    index: CorpusTokens, queries: list[EncodedQuery], k_prime: int, imputation: str
 ) -> None:
     [block] = ExactRetriever(index).blocks(queries)
-    scores = xtr_scores(block, block.similarities.cutoffs(k_prime), imputation)
+    scores = block.xtr_scores(block.similarities.cutoffs(k_prime), *COMPARED_IMPUTATIONS[imputation])
     assert block.queries.tolist() == [0, 1, 3]
     for place, row in zip(block.queries, scores, strict=True):
         expected = naive_scores(index, queries[place].vectors, min(k_prime, index.num_tokens), imputation)
         assert np.where(np.isfinite(row), row, np.nan) == pytest.approx(expected, abs=TOLERANCE, nan_ok=True)
 
 
-def test_rankings_under_both_functions(index: TokenIndex, queries: list[EncodedQuery]) -> None:
+def test_rankings_under_both_functions(index: CorpusTokens, queries: list[EncodedQuery]) -> None:
     xtr, colbert = ExactRetriever(index).search(queries, k_prime=5, depth=12)
     for place, query in enumerate(queries):
         if not len(query.vectors):
@@ -94,12 +95,12 @@ def by_document(ordinals: np.ndarray, scores: np.ndarray, count: int) -> np.ndar
     return placed
 
 
-def _bounds(index: TokenIndex) -> list[tuple[int, int]]:
+def _bounds(index: CorpusTokens) -> list[tuple[int, int]]:
     return list(zip(index.offsets[:-1], index.offsets[1:], strict=True))
 
 
 def test_with_every_token_retrieved_both_functions_agree(
-    index: TokenIndex, queries: list[EncodedQuery]
+    index: CorpusTokens, queries: list[EncodedQuery]
 ) -> None:
     xtr, colbert = ExactRetriever(index).search(queries, k_prime=10_000, depth=40)
     assert xtr.scores == pytest.approx(colbert.scores, abs=TOLERANCE)
@@ -108,7 +109,7 @@ def test_with_every_token_retrieved_both_functions_agree(
 
 
 @pytest.mark.parametrize("count", [1, 7, 100, 10_000])
-def test_top_tokens_are_those_of_a_full_sort(index: TokenIndex, count: int) -> None:
+def test_top_tokens_are_those_of_a_full_sort(index: CorpusTokens, count: int) -> None:
     similarities = Similarities(index, unit(np.random.default_rng(2), 5))
     tokens, scores = similarities.top_tokens(count)
     expected = np.argsort(-similarities.values, axis=1, kind="stable")[:, :count]
@@ -117,14 +118,14 @@ def test_top_tokens_are_those_of_a_full_sort(index: TokenIndex, count: int) -> N
     assert (similarities.cutoffs(count) == scores[:, -1]).all()
 
 
-def test_ties_at_the_cutoff_are_ranked_by_token(index: TokenIndex) -> None:
-    same = TokenIndex(index.documents, np.ones_like(index.vectors), index.offsets)
+def test_ties_at_the_cutoff_are_ranked_by_token(index: CorpusTokens) -> None:
+    same = CorpusTokens(index.documents, np.ones_like(index.vectors), index.offsets)
     tokens, _ = Similarities(same, np.ones((1, 8), np.float32)).top_tokens(3)
     assert tokens.tolist() == [[0, 1, 2]]
 
 
 def test_memory_decides_how_many_queries_share_a_block(
-    index: TokenIndex, queries: list[EncodedQuery], monkeypatch: pytest.MonkeyPatch
+    index: CorpusTokens, queries: list[EncodedQuery], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = ExactRetriever(index).search(queries, 5, 40)
     monkeypatch.setattr("xtr_tf.evaluation.exact._MAX_SIMILARITIES", 1)
@@ -137,12 +138,12 @@ def test_memory_decides_how_many_queries_share_a_block(
 
 
 def test_agrees_with_the_searcher_and_scoring_of_served_models(
-    atlas: Dataset, atlas_index: TokenIndex, loaded_encoder: Any
+    atlas: Dataset, atlas_index: CorpusTokens, loaded_encoder: Any
 ) -> None:
     import tensorflow as tf
 
     from xtr_tf.index.searchers.exact import ExactSearcher
-    from xtr_tf.scoring.documents import score_documents
+    from xtr_tf.scoring.xtr import score_documents
 
     encoded = loaded_encoder.encode_queries([query.text for query in atlas.queries[:20]])
     ranking, _ = ExactRetriever(atlas_index).search(encoded, k_prime=200, depth=300)
@@ -159,7 +160,7 @@ def test_agrees_with_the_searcher_and_scoring_of_served_models(
 
 
 def test_loaded_encoder_tells_pieces_and_places(
-    tiny_corpus: Any, atlas_index: TokenIndex, loaded_encoder: Any
+    tiny_corpus: Any, atlas_index: CorpusTokens, loaded_encoder: Any
 ) -> None:
     assert len(atlas_index.documents) == 300
     assert np.diff(atlas_index.offsets).max() > 64, "long documents are split, not cut"
@@ -174,10 +175,10 @@ def test_loaded_encoder_tells_pieces_and_places(
     assert len(encoded[2].pieces) == len(encoded[2].vectors) == len(encoded[2].words)
 
 
-def test_impossible_indexes_are_refused(index: TokenIndex) -> None:
+def test_impossible_indexes_are_refused(index: CorpusTokens) -> None:
     with pytest.raises(InputError, match="at least one token"):
-        TokenIndex(index.documents, index.vectors, np.zeros(41, int))
+        CorpusTokens(index.documents, index.vectors, np.zeros(41, int))
     with pytest.raises(InputError, match="must be those of the vectors"):
-        TokenIndex(index.documents, index.vectors[:-1], index.offsets)
+        CorpusTokens(index.documents, index.vectors[:-1], index.offsets)
     with pytest.raises(InputError, match="too many for exact search in memory"):
         check_size(MAX_TOKENS + 1, "wiki")

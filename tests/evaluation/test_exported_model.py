@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.numbers import network_rounding, rounding
 from xtr_tf.collections.dataset import Dataset, Query
-from xtr_tf.evaluation.encoded import TokenIndex
+from xtr_tf.evaluation.encoded import CorpusTokens
 from xtr_tf.evaluation.exact import ExactRetriever
 from xtr_tf.evaluation.exported_model import ExportedModel
 
@@ -19,7 +19,7 @@ ENCODED = network_rounding(700)
 
 
 def test_exported_model_finds_what_exact_retrieval_finds(
-    atlas: Dataset, atlas_index: TokenIndex, loaded_encoder: Any, exported_directory: Path
+    atlas: Dataset, atlas_index: CorpusTokens, loaded_encoder: Any, exported_directory: Path
 ) -> None:
     model = ExportedModel(exported_directory)
     queries = [*atlas.queries[:5], Query("blank", " "), *atlas.queries[5:40]]

@@ -9,7 +9,7 @@ import pytest
 
 from xtr_tf.collections.dataset import Dataset, Query
 from xtr_tf.collections.document import Document
-from xtr_tf.evaluation.encoded import EncodedQuery, TokenIndex
+from xtr_tf.evaluation.encoded import CorpusTokens, EncodedQuery
 from xtr_tf.evaluation.exact import ExactRetriever
 from xtr_tf.evaluation.token_analysis import (
     K_PRIMES,
@@ -44,7 +44,7 @@ def known() -> tuple[ExactRetriever, Dataset, list[EncodedQuery]]:
     documents = [Document("a", "x y"), Document("b", "x z"), Document("c", "y z")]
     mixed = np.array([[0.8, 0.6, 0, 0]], np.float32)
     vectors = np.concatenate([one_hot(0, 1), mixed, one_hot(2), one_hot(1, 3)])
-    index = TokenIndex(
+    index = CorpusTokens(
         documents, vectors, np.array([0, 2, 4, 6]), np.array([10, 11, 10, 12, 11, 12]), np.zeros((6, 2), int)
     )
     queries = (Query("q1", "x"), Query("q2", "y z"))
@@ -89,14 +89,14 @@ def test_costs_are_measured(known: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def atlas_analysis(atlas: Dataset, atlas_index: TokenIndex, loaded_encoder: Any) -> TokenAnalysis:
+def atlas_analysis(atlas: Dataset, atlas_index: CorpusTokens, loaded_encoder: Any) -> TokenAnalysis:
     sample = atlas.sample(30)
     encoded = loaded_encoder.encode_queries([query.text for query in sample.queries])
     return analyse_tokens(ExactRetriever(atlas_index), sample, encoded, k_prime=100)
 
 
 def test_larger_k_prime_comes_closer_to_colbert(
-    atlas_analysis: TokenAnalysis, atlas_index: TokenIndex
+    atlas_analysis: TokenAnalysis, atlas_index: CorpusTokens
 ) -> None:
     assert list(atlas_analysis.k_prime_metrics) == [k for k in K_PRIMES if k <= atlas_index.num_tokens / 20]
     metrics = atlas_analysis.k_prime_metrics
@@ -105,7 +105,7 @@ def test_larger_k_prime_comes_closer_to_colbert(
     assert atlas_analysis.imputation_metrics["top_k_prime"] == metrics[100]
 
 
-def test_worked_examples(atlas: Dataset, atlas_index: TokenIndex, loaded_encoder: Any) -> None:
+def test_worked_examples(atlas: Dataset, atlas_index: CorpusTokens, loaded_encoder: Any) -> None:
     encoded = loaded_encoder.encode_queries([query.text for query in atlas.queries[:3]])
     examples = work_examples(ExactRetriever(atlas_index), atlas, encoded, count=2)
     assert [example.query for example in examples] == [query.text for query in atlas.queries[:2]]

@@ -10,7 +10,7 @@ from tests.support.numbers import rounding
 from xtr_tf.index.searchers import core as core_searcher
 from xtr_tf.index.searchers.opening import searcher_from_index
 from xtr_tf.index.searchers.sharded import ShardedSearcher
-from xtr_tf.scoring.documents import score_documents
+from xtr_tf.scoring.xtr import score_documents
 
 # 32 products and a scale; what is kept of a unit vector in 8 bits may be a little longer.
 TOLERANCE = rounding(32 + 1, 1.1)

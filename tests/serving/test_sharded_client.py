@@ -68,3 +68,5 @@ def test_bad_requests_are_passed_on(sharded):
         sharded.search("a", SearchOptions(k_prime=0))
     with pytest.raises(ValueError, match="cannot rescore"):
         sharded.search("a", SearchOptions(rescore=20))
+    with pytest.raises(ValueError, match=r"`imputation` must be one of .* Received: 'mean'"):
+        sharded.search("a", SearchOptions(imputation="mean"))

@@ -1,9 +1,12 @@
-"""A query as an evaluation searches with it."""
+"""Queries and a corpus as an exact evaluation searches them: token vectors in memory.
+
+Knows nothing of encoders, files or scoring.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -26,12 +29,8 @@ class EncodedQuery:
     words: tuple[str, ...] = ()
 
 
-#: About 10 GB of vectors 128 wide.
-MAX_TOKENS = 20_000_000
-
-
 @dataclasses.dataclass(frozen=True)
-class TokenIndex:
+class CorpusTokens:
     """All tokens of some documents, document after document.
 
     Attributes:
@@ -54,7 +53,7 @@ class TokenIndex:
         lengths = np.diff(self.offsets)
         if len(lengths) != len(self.documents) or not len(lengths) or lengths.min() < 1:
             raise InputError(
-                "Every document of a token index needs at least one token. "
+                "Every document needs at least one token. "
                 f"Received: {len(self.documents)} documents, {np.count_nonzero(lengths)} with tokens."
             )
         if self.offsets[-1] != len(self.vectors):
@@ -79,6 +78,10 @@ class TokenIndex:
         return np.repeat(np.arange(len(self.documents), dtype=np.int32), np.diff(self.offsets))
 
 
+#: About 10 GB of vectors 128 wide.
+MAX_TOKENS = 20_000_000
+
+
 def check_size(tokens: int, dataset: str) -> None:
     """Raises `InputError` if so many tokens are too many to hold in memory."""
     if tokens > MAX_TOKENS:
@@ -86,3 +89,10 @@ def check_size(tokens: int, dataset: str) -> None:
             f"The corpus has more than {MAX_TOKENS:,} tokens, too many for exact search in memory; "
             f"build and export an index of it, and evaluate that. Received: {dataset!r}."
         )
+
+
+def batches_by_length(texts: Sequence[str], size: int) -> Iterator[list[int]]:
+    """Yields positions in `texts`, at most `size` at a time, those of similar length together."""
+    order = sorted(range(len(texts)), key=lambda position: len(texts[position]))
+    for start in range(0, len(order), size):
+        yield order[start : start + size]

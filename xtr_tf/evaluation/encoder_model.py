@@ -1,4 +1,7 @@
-"""An encoder's directory under test: each corpus is encoded and searched exactly."""
+"""An encoder's directory under test: each corpus is encoded and searched exactly.
+
+Knows nothing of indexes or exported models.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import tensorflow as tf
 from xtr_tf.collections.dataset import Dataset
 from xtr_tf.collections.document import Document
 from xtr_tf.config.retrieval import EncodingConfig
-from xtr_tf.evaluation.encoded import EncodedQuery, TokenIndex, check_size
+from xtr_tf.evaluation.encoded import CorpusTokens, EncodedQuery, batches_by_length, check_size
 from xtr_tf.evaluation.evaluator import EvaluationSettings
 from xtr_tf.evaluation.exact import ExactRetriever
 from xtr_tf.evaluation.results import ModelResult
@@ -29,7 +32,7 @@ class EncoderModel:
     """A trained encoder without an index.
 
     Args:
-        directory: What `xtr_tf.encoder.save_encoder` wrote.
+        directory: What `xtr_tf.model.folder.save_encoder` wrote.
     """
 
     kind = "encoder, searched exactly"
@@ -43,21 +46,21 @@ class EncoderModel:
     ) -> ModelResult:
         """Runs f_XTR' and f_ColBERT on a dataset, and analyses a sample of its queries."""
         started = time.perf_counter()
-        index = self._encoder.encode_documents(documents, dataset.name)
+        corpus = self._encoder.encode_documents(documents, dataset.name)
         queries = self._encoder.encode_queries([query.text for query in dataset.queries])
         encoded = time.perf_counter()
-        retriever = ExactRetriever(index)
+        retriever = ExactRetriever(corpus)
         rankings = retriever.search(queries, settings.k_prime, depth)
         ids = [query.id for query in dataset.queries]
         runs = {
-            system: Run.from_arrays(system, ids, index.document_ids, *ranking)
+            system: Run.from_arrays(system, ids, corpus.document_ids, *ranking)
             for system, ranking in zip(("xtr", "colbert"), rankings, strict=True)
         }
         searched = time.perf_counter()
         analysis, examples = self._analyse(retriever, dataset, queries, settings)
         return ModelResult(
             runs=runs,
-            tokens=index.num_tokens,
+            tokens=corpus.num_tokens,
             seconds={
                 "encode": encoded - started,
                 "search": searched - encoded,
@@ -78,7 +81,9 @@ class EncoderModel:
             return None, []
         sample = dataset.sample(settings.analysis_queries, settings.seed)
         chosen = {query.id for query in sample.queries}
-        encoded = [own for query, own in zip(dataset.queries, queries, strict=True) if query.id in chosen]
+        encoded = [
+            tokens for query, tokens in zip(dataset.queries, queries, strict=True) if query.id in chosen
+        ]
         analysis = analyse_tokens(retriever, sample, encoded, settings.k_prime)
         return analysis, work_examples(retriever, sample, encoded, settings.examples)
 
@@ -116,22 +121,20 @@ class LoadedEncoder:
 
     def encode_queries(self, texts: Sequence[str]) -> list[EncodedQuery]:
         """The tokens of each query, in order."""
-        order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
         encoded: dict[int, EncodedQuery] = {}
-        for start in range(0, len(order), _QUERIES_AT_ONCE):
-            places = order[start : start + _QUERIES_AT_ONCE]
-            ids, vectors = self._encode(tf.constant([texts[place].encode() for place in places]))
+        for batch in batches_by_length(texts, _QUERIES_AT_ONCE):
+            ids, vectors = self._encode(tf.constant([texts[position].encode() for position in batch]))
             words = ids.with_values(self._tokenizer.pieces(ids.values)).to_list()
-            for row, (place, pieces) in enumerate(zip(places, ids.to_list(), strict=True)):
+            for row, (position, pieces) in enumerate(zip(batch, ids.to_list(), strict=True)):
                 length = len(pieces) if len(pieces) > 1 else 0
-                encoded[place] = EncodedQuery(
+                encoded[position] = EncodedQuery(
                     vectors[row, :length].numpy(),
                     np.array(pieces[:length], np.int32),
                     tuple(word.decode() for word in words[row][:length]),
                 )
-        return [encoded[place] for place in range(len(texts))]
+        return [encoded[position] for position in range(len(texts))]
 
-    def encode_documents(self, documents: Sequence[Document], dataset: str) -> TokenIndex:
+    def encode_documents(self, documents: Sequence[Document], dataset: str) -> CorpusTokens:
         """The tokens of a corpus, in order."""
         encoded = []
         tokens = 0
@@ -140,7 +143,7 @@ class LoadedEncoder:
             encoded += self._documents.encode([document.full_text for document in group])
             tokens += sum(len(document.pieces) for document in encoded[start:])
             check_size(tokens, dataset)
-        return TokenIndex(
+        return CorpusTokens(
             documents,
             np.concatenate([document.vectors for document in encoded]).astype(np.float32),
             np.cumsum([0, *(len(document.pieces) for document in encoded)]),

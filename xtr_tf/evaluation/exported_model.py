@@ -1,4 +1,7 @@
-"""An exported model under test: its own index is searched, and exactly a sample of the queries."""
+"""An exported model under test: its own index is searched, and a sample of the queries also exactly.
+
+Runs the SavedModel through the C library; knows nothing of Python TensorFlow or of how it was made.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import numpy as np
 from xtr_tf.collections.dataset import Dataset, Query
 from xtr_tf.collections.document import Document
 from xtr_tf.errors import InputError
-from xtr_tf.evaluation.encoded import EncodedQuery, TokenIndex, check_size
+from xtr_tf.evaluation.encoded import CorpusTokens, EncodedQuery, batches_by_length, check_size
 from xtr_tf.evaluation.evaluator import EvaluationSettings
 from xtr_tf.evaluation.exact import ExactRetriever
 from xtr_tf.evaluation.metrics import measure, metrics_for
@@ -64,32 +67,32 @@ class IndexModel:
         if len(documents) > _MOST_DOCUMENTS:
             return ExactCheck(note=f"the corpus has more than {_MOST_DOCUMENTS:,} documents")
         sample = dataset.sample(settings.exact_queries, settings.seed)
-        index = self._model.encode_documents(documents, dataset.name)
+        corpus = self._model.encode_documents(documents, dataset.name)
         queries = self._model.encode_queries([query.text for query in sample.queries])
-        rankings = ExactRetriever(index).search(queries, settings.k_prime, depth)
+        rankings = ExactRetriever(corpus).search(queries, settings.k_prime, depth)
         ids = [query.id for query in sample.queries]
         runs = {"index": run}
         for system, ranking in zip(("exact_xtr", "exact_colbert"), rankings, strict=True):
-            runs[system] = Run.from_arrays(system, ids, index.document_ids, *ranking)
+            runs[system] = Run.from_arrays(system, ids, corpus.document_ids, *ranking)
         metrics = metrics_for(by_answers=False, depth=depth)
-        values = {system: measure(own, dataset.judgements, ids, metrics) for system, own in runs.items()}
+        measured = {system: measure(run, dataset.judgements, ids, metrics) for system, run in runs.items()}
         return ExactCheck(
             queries=len(ids),
             metrics={
-                system: {name: float(of_queries.mean()) for name, of_queries in own.items()}
-                for system, own in values.items()
+                system: {metric: float(of_queries.mean()) for metric, of_queries in values.items()}
+                for system, values in measured.items()
             },
             overlap_at_10=_overlap(runs["exact_xtr"], run, ids),
-            cut_documents=index.cut_documents,
+            cut_documents=corpus.cut_documents,
         )
 
 
-def _overlap(exact: Run, found: Run, queries: Sequence[str], depth: int = 10) -> float:
+def _overlap(exact: Run, approximate: Run, queries: Sequence[str], depth: int = 10) -> float:
     shares = []
     for query in queries:
         wanted = set(exact.documents(query)[:depth])
         if wanted:
-            shares.append(len(wanted & set(found.documents(query)[:depth])) / len(wanted))
+            shares.append(len(wanted & set(approximate.documents(query)[:depth])) / len(wanted))
     return float(np.mean(shares)) if shares else 0.0
 
 
@@ -124,8 +127,8 @@ class ExportedModel:
         for start in range(0, len(queries), _QUERIES_AT_ONCE):
             group = queries[start : start + _QUERIES_AT_ONCE]
             for query, (ids, scores) in zip(group, self._search(group, request), strict=True):
-                found = np.isfinite(scores)
-                rankings[query.id] = ([key.decode() for key in ids[found]], scores[found])
+                is_result = np.isfinite(scores)
+                rankings[query.id] = ([key.decode() for key in ids[is_result]], scores[is_result])
         return Run(name, rankings)
 
     def encode_queries(self, texts: Sequence[str]) -> list[EncodedQuery]:
@@ -133,12 +136,12 @@ class ExportedModel:
         encoded = self._encode("encode_query", "query", texts, _QUERIES_AT_ONCE)
         return [EncodedQuery(vectors if len(vectors) > 1 else vectors[:0]) for vectors in encoded]
 
-    def encode_documents(self, documents: Sequence[Document], dataset: str) -> TokenIndex:
+    def encode_documents(self, documents: Sequence[Document], dataset: str) -> CorpusTokens:
         """The vectors of a corpus, in order; documents longer than the model takes are cut."""
         texts = [document.full_text for document in documents]
         encoded = self._encode("encode_document", "document", texts, _DOCUMENTS_AT_ONCE, dataset)
         lengths = np.array([len(vectors) for vectors in encoded])
-        return TokenIndex(
+        return CorpusTokens(
             documents,
             np.concatenate(encoded),
             np.cumsum([0, *lengths]),
@@ -149,27 +152,25 @@ class ExportedModel:
     def _search(self, queries: Sequence[Query], request: dict[str, Any]) -> list[tuple[Any, Any]]:
         """Ids and scores of each query; a batch that the model refuses is asked query by query."""
         try:
-            found = self._session.run("search", {"query": [query.text for query in queries], **request})
+            answer = self._session.run("search", {"query": [query.text for query in queries], **request})
         except InputError:
             if len(queries) > 1:
                 return [result for query in queries for result in self._search([query], request)]
             if self.encode_queries([queries[0].text])[0].vectors.size:
                 raise
             return [(np.empty(0, object), np.empty(0, np.float32))]
-        return list(zip(found["document_ids"], found["scores"], strict=True))
+        return list(zip(answer["document_ids"], answer["scores"], strict=True))
 
     def _encode(
         self, signature: str, name: str, texts: Sequence[str], at_once: int, dataset: str = ""
     ) -> list[np.ndarray]:
-        order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
         encoded: list[np.ndarray] = [np.empty(0)] * len(texts)
         tokens = 0
-        for start in range(0, len(order), at_once):
-            places = order[start : start + at_once]
-            found = self._session.run(signature, {name: [texts[place] for place in places]})
-            for place, vectors, mask in zip(places, found["encodings"], found["mask"], strict=True):
-                encoded[place] = vectors[mask]
-                tokens += len(encoded[place])
+        for batch in batches_by_length(texts, at_once):
+            answer = self._session.run(signature, {name: [texts[position] for position in batch]})
+            for position, vectors, mask in zip(batch, answer["encodings"], answer["mask"], strict=True):
+                encoded[position] = vectors[mask]
+                tokens += len(encoded[position])
             check_size(tokens, dataset)
         return encoded
 

@@ -1,7 +1,7 @@
 """How a model retrieves tokens: the paper's analysis, on the exact search of a sample of queries.
 
 Which tokens are found (of gold documents, of the same piece), with which similarities, and what k' and
-the imputation of missing similarities do to the ranking.
+the imputation of missing similarities do to the ranking. Knows nothing of how a report shows it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,20 @@ import numpy as np
 
 from xtr_tf.collections.dataset import Dataset
 from xtr_tf.evaluation.encoded import EncodedQuery
-from xtr_tf.evaluation.exact import ExactRetriever, QueryBlock, empty_ranking, fill_ranking, xtr_scores
+from xtr_tf.evaluation.exact import ExactRetriever, QueryBlock, empty_ranking, fill_ranking
 from xtr_tf.evaluation.metrics import measure
 from xtr_tf.evaluation.run import Run
 
 #: Values of k' that are compared, as far as the corpus is large enough to tell them apart.
 K_PRIMES = (10, 30, 100, 300, 1_000, 3_000, 10_000, 40_000)
-#: What a query token counts with for a document of which it retrieved nothing, as `xtr_scores` takes it.
-IMPUTATIONS = ("none", "0.0", "0.2", "top_k_prime")
+#: The rows of the paper's table of imputations: the key of each in a report, then which of
+#: `xtr_tf.config.retrieval.IMPUTATIONS` it is, and with which constant.
+COMPARED_IMPUTATIONS: Mapping[str, tuple[str, float]] = {
+    "none": ("none", 0.0),
+    "0.0": ("zero", 0.0),
+    "0.2": ("constant", 0.2),
+    "top_k_prime": ("top_k_prime", 0.0),
+}
 SWEEP_METRICS = ("nDCG@10", "MRR@10", "Recall@100")
 # Beyond this share of all tokens, a query token has retrieved nearly every document.
 _LARGEST_SHARE = 0.05
@@ -69,7 +75,7 @@ def analyse_tokens(
 
     Args:
         retriever: Over the dataset's corpus, with pieces.
-        dataset: Judged by judgements, with the queries of the sample alone.
+        dataset: Judged by judgements, with only the queries of the sample.
         queries: Its queries, encoded, with pieces.
         k_prime: Tokens that each query token retrieves.
     """
@@ -85,19 +91,19 @@ class _TokenAnalyser:
     def __init__(
         self, retriever: ExactRetriever, dataset: Dataset, queries: Sequence[EncodedQuery], k_prime: int
     ) -> None:
-        index = retriever.index
-        self._index = index
+        corpus = retriever.corpus
+        self._corpus = corpus
         self._dataset = dataset
         self._queries = queries
-        self._owners = index.document_of_token
-        self._k_prime = min(k_prime, index.num_tokens)
-        ordinal_of = {document.id: ordinal for ordinal, document in enumerate(index.documents)}
+        self._document_of_token = corpus.document_of_token
+        self._k_prime = min(k_prime, corpus.num_tokens)
+        ordinal_of = {document.id: ordinal for ordinal, document in enumerate(corpus.documents)}
         self._gold = [
             [ordinal_of[key] for key, grade in grades.items() if grade > 0 and key in ordinal_of]
             for grades in (dataset.judgements[query.id] for query in dataset.queries)
         ]
-        self._k_primes = [k for k in K_PRIMES if k <= _LARGEST_SHARE * index.num_tokens] or [self._k_prime]
-        variants: list[int | str] = [*self._k_primes, *IMPUTATIONS, "colbert"]
+        self._k_primes = [k for k in K_PRIMES if k <= _LARGEST_SHARE * corpus.num_tokens] or [self._k_prime]
+        variants: list[int | str] = [*self._k_primes, *COMPARED_IMPUTATIONS, "colbert"]
         self._rankings = {variant: empty_ranking(len(queries), _DEPTH) for variant in variants}
         ranks = min(_RANKS, self._k_prime)
         self._rows = 0
@@ -114,12 +120,10 @@ class _TokenAnalyser:
         for k in self._k_primes:
             known = k <= self._k_prime
             cutoffs = scores[:, k - 1] if known else block.similarities.cutoffs(k)
-            self._rank(k, block, xtr_scores(block, cutoffs))
-        cutoffs = scores[:, -1]
-        for imputation in IMPUTATIONS:
-            self._rank(imputation, block, xtr_scores(block, cutoffs, imputation))
-        # With every token retrieved f_XTR' is f_ColBERT.
-        self._rank("colbert", block, xtr_scores(block, np.full(len(cutoffs), -2, np.float32)))
+            self._rank(k, block, block.xtr_scores(cutoffs))
+        for key, (imputation, constant) in COMPARED_IMPUTATIONS.items():
+            self._rank(key, block, block.xtr_scores(scores[:, -1], imputation, constant))
+        self._rank("colbert", block, block.colbert_scores())
 
     def result(self) -> TokenAnalysis:
         """Divides what was counted."""
@@ -135,28 +139,28 @@ class _TokenAnalyser:
             other_density=self._density(self._other_counts)[first:last].tolist(),
             k_prime_metrics={k: self._metrics(k) for k in self._k_primes},
             colbert_metrics=self._metrics("colbert"),
-            imputation_metrics={imputation: self._metrics(imputation) for imputation in IMPUTATIONS},
+            imputation_metrics={key: self._metrics(key) for key in COMPARED_IMPUTATIONS},
             k_prime=self._k_prime,
             cost=self._cost(),
         )
 
     def _count_tokens(self, block: QueryBlock, tokens: np.ndarray, scores: np.ndarray) -> None:
-        assert self._index.pieces is not None
-        owners = self._owners[tokens]
+        assert self._corpus.pieces is not None
+        documents = self._document_of_token[tokens]
         ranks = len(self._gold_hits)
-        for place, start, length in zip(block.queries, block.starts, block.lengths, strict=True):
+        for query, start, length in zip(block.queries, block.starts, block.lengths, strict=True):
             rows = slice(start, start + length)
-            pieces = self._queries[place].pieces
+            pieces = self._queries[query].pieces
             assert pieces is not None
-            gold = np.isin(owners[rows], self._gold[place])
-            same = self._index.pieces[tokens[rows, :ranks]] == pieces[:, np.newaxis]
+            gold = np.isin(documents[rows], self._gold[query])
+            same = self._corpus.pieces[tokens[rows, :ranks]] == pieces[:, np.newaxis]
             self._gold_hits += gold[:, :ranks].sum(axis=0)
             self._lexical_hits += same.sum(axis=0)
             self._gold_counts += np.histogram(scores[rows][gold], self._edges)[0]
             self._other_counts += np.histogram(scores[rows][~gold], self._edges)[0]
-            candidates = len(np.unique(owners[rows]))
+            candidates = len(np.unique(documents[rows]))
             self._candidates.append(candidates)
-            self._retrieved.append(owners[rows].size / candidates)
+            self._retrieved.append(documents[rows].size / candidates)
             self._rows += int(length)
 
     def _rank(self, variant: int | str, block: QueryBlock, scores: np.ndarray) -> None:
@@ -164,7 +168,7 @@ class _TokenAnalyser:
 
     def _metrics(self, variant: int | str) -> dict[str, float]:
         ids = [query.id for query in self._dataset.queries]
-        run = Run.from_arrays(str(variant), ids, self._index.document_ids, *self._rankings[variant])
+        run = Run.from_arrays(str(variant), ids, self._corpus.document_ids, *self._rankings[variant])
         values = measure(run, self._dataset.judgements, ids, SWEEP_METRICS)
         return {name: float(of_queries.mean()) for name, of_queries in values.items()}
 
@@ -174,8 +178,8 @@ class _TokenAnalyser:
     def _cost(self) -> dict[str, float]:
         lengths = [len(query.vectors) for query in self._queries if len(query.vectors)]
         query_tokens = float(np.mean(lengths)) if lengths else 0.0
-        document_tokens = float(np.diff(self._index.offsets).mean())
-        dim = float(self._index.vectors.shape[1])
+        document_tokens = float(np.diff(self._corpus.offsets).mean())
+        dim = float(self._corpus.vectors.shape[1])
         retrieved = float(np.mean(self._retrieved)) if self._retrieved else 0.0
         colbert = colbert_flops(query_tokens, self._k_prime, document_tokens, dim)
         xtr = xtr_flops(query_tokens, self._k_prime, retrieved)
@@ -193,7 +197,7 @@ class _TokenAnalyser:
 
 
 def colbert_flops(query_tokens: float, k_prime: float, document_tokens: float, dim: float) -> float:
-    """Operations of f_ColBERT: n^2 k' (2 m d + m + 1), which compares every pair of tokens anew.
+    """Operations of f_ColBERT: n^2 k' (2 m d + m + 1), which compares every pair of tokens again.
 
     Args:
         query_tokens: n.

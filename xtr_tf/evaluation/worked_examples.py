@@ -1,11 +1,14 @@
-"""What one query token retrieved: some ranks with their context, as the paper shows them."""
+"""What one query token retrieved: some ranks with their context, as the paper shows them.
+
+Knows nothing of how a report shows it.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 
-from xtr_tf.collections.dataset import Dataset
+from xtr_tf.collections.dataset import Dataset, Query
 from xtr_tf.evaluation.encoded import EncodedQuery
 from xtr_tf.evaluation.exact import ExactRetriever, Similarities
 
@@ -65,28 +68,28 @@ def work_examples(
     Args:
         retriever: Over the dataset's corpus, with pieces and spans.
         dataset: The dataset.
-        queries: Its queries, encoded, with pieces.
+        queries: Its queries, or the first of them, encoded, with pieces.
         count: How many examples.
     """
-    places = [place for place, query in enumerate(queries) if len(query.vectors)]
-    return [_work(retriever, dataset, place, queries[place]) for place in places[:count]]
+    with_text = [pair for pair in zip(dataset.queries, queries, strict=False) if len(pair[1].vectors)]
+    return [_work(retriever, dataset, *pair) for pair in with_text[:count]]
 
 
-def _work(retriever: ExactRetriever, dataset: Dataset, place: int, query: EncodedQuery) -> WorkedExample:
-    index = retriever.index
-    assert index.pieces is not None
-    assert index.spans is not None
-    assert query.pieces is not None
-    grades = dataset.judgements.get(dataset.queries[place].id, {})
-    words = [word.lstrip("▁") for word in query.words[:-1]]  # the last one ends the query
+def _work(retriever: ExactRetriever, dataset: Dataset, query: Query, encoded: EncodedQuery) -> WorkedExample:
+    corpus = retriever.corpus
+    assert corpus.pieces is not None
+    assert corpus.spans is not None
+    assert encoded.pieces is not None
+    grades = dataset.judgements.get(query.id, {})
+    words = [word.lstrip("▁") for word in encoded.words[:-1]]  # the last one ends the query
     chosen = max(range(len(words)), key=lambda position: len(words[position]))
-    tokens, scores = Similarities(index, query.vectors[chosen : chosen + 1]).top_tokens(RANKS[-1])
-    owners = index.document_of_token
+    tokens, scores = Similarities(corpus, encoded.vectors[chosen : chosen + 1]).top_tokens(RANKS[-1])
+    document_of_token = corpus.document_of_token
     retrieved = []
     for rank in (rank for rank in RANKS if rank <= tokens.shape[1]):
         token = tokens[0, rank - 1]
-        document = index.documents[owners[token]]
-        text, (start, end) = document.full_text, index.spans[token]
+        document = corpus.documents[document_of_token[token]]
+        text, (start, end) = document.full_text, corpus.spans[token]
         start += len(text[start:end]) - len(text[start:end].lstrip())
         retrieved.append(
             RetrievedToken(
@@ -101,10 +104,10 @@ def _work(retriever: ExactRetriever, dataset: Dataset, place: int, query: Encode
         )
     return WorkedExample(
         dataset=dataset.name,
-        query=dataset.queries[place].text,
-        language=dataset.queries[place].language,
+        query=query.text,
+        language=query.language,
         token=words[chosen],
-        same_piece=float((index.pieces[tokens[0]] == query.pieces[chosen]).mean()),
+        same_piece=float((corpus.pieces[tokens[0]] == encoded.pieces[chosen]).mean()),
         tokens=tuple(retrieved),
     )
 

@@ -1,15 +1,22 @@
-"""The parameters of one request as tensors, and their ranges, enforced inside the graph.
+"""The parameters of a request: what they are, their ranges, and how a signature takes them.
 
-`k_prime` and `leaves` are checked by the searcher, `imputation` by the scoring; what is left is here.
+The only place that lists them: names, dtypes and shapes are `SearchRequest.specs`, and a signature gets
+them from `with_parameters`. `k_prime` and `leaves` are checked by the searcher, `imputation` by the
+scoring; what is left is checked here, inside the graph. Knows nothing of what is searched.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from xtr_tf.config.retrieval import MAX_TOP_K, SearchDefaults
+
+#: What most signatures begin with.
+QUERY = tf.TensorSpec([None], tf.string, name="query")
 
 
 class SearchRequest(NamedTuple):
@@ -18,11 +25,11 @@ class SearchRequest(NamedTuple):
     Attributes:
         k_prime: int32, tokens that each query token retrieves.
         top_k: int32, documents returned.
-        leaves: int32, cells of the index to look into, 0 for the index's own rule.
-        imputation: string, one of `xtr_tf.scoring.IMPUTATIONS`.
+        leaves: int32, leaves of the index to search, 0 for the index's own rule.
+        imputation: string, one of `xtr_tf.config.retrieval.IMPUTATIONS`.
         constant: float32, the score of what was not retrieved under `constant`.
         languages: `[any]` strings; only documents in one of them are returned; all if it is empty or None.
-        rescore: int32, candidates that are ranked anew by exact f_ColBERT over the kept vectors, 0 for none.
+        rescore: int32, candidates that are ranked again by exact f_ColBERT over the kept vectors, 0 for none.
     """
 
     k_prime: tf.Tensor
@@ -78,23 +85,66 @@ class SearchRequest(NamedTuple):
             return SearchRequest(*(tf.identity(value) for value in self))
 
 
+def with_parameters(
+    function: Callable[..., dict[str, tf.Tensor]],
+    inputs: Sequence[tf.TensorSpec],
+    defaults: SearchDefaults,
+    names: Sequence[str] = SearchRequest._fields,
+) -> Any:
+    """Makes a signature of `function(*inputs, request)`, with the request spelled out as named inputs.
+
+    The inputs of a signature are the parameters of the Python function that is traced, and their
+    defaults are its default values. Instead of writing the same seven parameters in every signature,
+    the traced function takes anything and says through `__signature__` what it takes: `tf.function`
+    asks `inspect.signature` for it. What `names` leaves out comes from `defaults`.
+
+    Args:
+        function: Called with one tensor per input, and a `SearchRequest`. Its name becomes the trace's.
+        inputs: Named specs of what stands before the parameters.
+        defaults: Values of parameters that a request does not give.
+        names: The parameters that the signature has.
+
+    Returns:
+        A `tf.function`.
+    """
+    default, specs = SearchRequest.default(defaults), SearchRequest.specs()
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature(
+        [
+            *(inspect.Parameter(spec.name, kind) for spec in inputs),
+            *(inspect.Parameter(name, kind, default=getattr(default, name)) for name in names),
+        ]
+    )
+
+    def traced(*args: tf.Tensor, **kwargs: tf.Tensor) -> dict[str, tf.Tensor]:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        values = bound.arguments
+        request = default._replace(**{name: values[name] for name in names})
+        return function(*(values[spec.name] for spec in inputs), request)
+
+    traced.__name__ = function.__name__
+    traced.__signature__ = signature  # type: ignore[attr-defined]
+    return tf.function(traced, input_signature=[*inputs, *(specs[name] for name in names)])
+
+
 def require(condition: tf.Tensor, message: str, received: tf.Tensor) -> tf.Operation:
     """An op that fails with `message` and the value received; make what depends on it wait for it."""
     return tf.debugging.Assert(condition, [message, received])
 
 
-def is_blank(ids: tf.RaggedTensor) -> tf.Tensor:
-    """Which rows of `[batch, (tokens)]` ids hold the end-of-sequence token alone, `[batch]` bool."""
+def has_no_text(ids: tf.RaggedTensor) -> tf.Tensor:
+    """Which rows of `[batch, (tokens)]` ids hold only the end-of-sequence token, `[batch]` bool."""
     return ids.row_lengths() <= 1
 
 
 def require_text(ids: tf.RaggedTensor, what: str) -> tf.RaggedTensor:
-    """The same ids, which fail when run if a row is blank."""
-    blank = is_blank(ids)
+    """The same ids, which fail when run if a row has no text."""
+    without = has_no_text(ids)
     check = require(
-        ~tf.reduce_any(blank),
+        ~tf.reduce_any(without),
         f"Every {what} must contain text. Received: blank at position",
-        tf.where(blank)[:, 0],
+        tf.where(without)[:, 0],
     )
     with tf.control_dependencies([check]):
         return tf.identity(ids)

@@ -15,8 +15,10 @@ from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.tokenizer import Tokenizer
 from xtr_tf.retriever.request import SearchRequest, require
 from xtr_tf.retriever.tables import DocumentTable, TokenTable
-from xtr_tf.scoring.documents import RankedDocuments, flatten_queries, rescore_documents, score_documents
+from xtr_tf.scoring.maxsim import rescore_documents
+from xtr_tf.scoring.ranking import RankedDocuments
 from xtr_tf.scoring.token_hits import TokenHits
+from xtr_tf.scoring.xtr import flatten_queries, score_documents
 
 
 class EncodedTexts(NamedTuple):

@@ -22,18 +22,18 @@ string[B, L], `retrieved` bool[B, K, L], `token_scores` float[B, K, L], `documen
 
 | input | | range |
 |---|---|---|
-| `k_prime` | int32[] | tokens a query token retrieves: 1 or more; more than there are means all |
+| `k_prime` | int32[] | tokens that each query token retrieves: 1 or more; more than there are means all |
 | `top_k` | int32[] | documents returned: 1 to 10,000 |
-| `leaves` | int32[] | cells of the index looked into: 0 (the index's own rule) or more |
+| `leaves` | int32[] | leaves of the index to search: 0 (the index's own rule) or more |
 | `imputation` | string[] | `top_k_prime`, `zero`, `constant` or `none` |
-| `constant` | float[] | any finite number; counts with `constant` alone |
-| `languages` | string[?] | documents in one of these alone; empty, or "" alone, for all |
-| `rescore` | int32[] | candidates ranked anew by exact f_ColBERT: 0 (none), or `top_k` to 10,000 where the \
+| `constant` | float[] | any finite number; counts only with `constant` |
+| `languages` | string[?] | only documents in one of these; empty, or only "", for all |
+| `rescore` | int32[] | candidates ranked again by exact f_ColBERT: 0 (none), or `top_k` to 10,000 where the \
 index keeps vectors |
 
 Results are in descending order of score. Where fewer than K documents are found, the rest is "" and -inf.
 A query longer than the tokenizer's limit is cut to it; bytes that are not UTF-8 count as U+FFFD. A blank
-query is refused, save by `serving_default`, which finds nothing for it: servers join requests of several
+query is refused, except by `serving_default`, which finds nothing for it: servers join requests of several
 callers to one batch, and one caller's mistake must not fail the others. Where `retrieved` is false,
 `token_scores` holds what was imputed and the piece is "" with the span -1 to -1; spans count characters
 of `"{title} {text}"`. In `search_tokens`, a hit that is padding has the document -1 and the score -inf.
@@ -46,10 +46,17 @@ from typing import Any
 import tensorflow as tf
 
 from xtr_tf.retriever.explain import explain_signature
-from xtr_tf.retriever.request import SearchRequest, is_blank, require, require_text
+from xtr_tf.retriever.request import (
+    QUERY,
+    SearchRequest,
+    has_no_text,
+    require,
+    require_text,
+    with_parameters,
+)
 from xtr_tf.retriever.retriever import EncodedTexts, Retriever
-from xtr_tf.scoring.documents import RankedDocuments
-from xtr_tf.scoring.maxsim import score_in_chunks, sum_of_max
+from xtr_tf.scoring.maxsim import maxsim_scores, score_in_chunks
+from xtr_tf.scoring.ranking import RankedDocuments
 from xtr_tf.scoring.token_hits import TokenHits
 
 
@@ -58,75 +65,48 @@ def build_signatures(retriever: Retriever) -> dict[str, Any]:
     return {**search_signatures(retriever), **text_signatures(retriever), **explain_signature(retriever)}
 
 
-QUERY = tf.TensorSpec([None], tf.string, name="query")
-
-
 def search_signatures(retriever: Retriever) -> dict[str, Any]:
     """Returns `serving_default`, `search`, `search_vectors` and `search_tokens`."""
-    defaults = SearchRequest.default(retriever.defaults)
-    specs = SearchRequest.specs()
+    defaults = retriever.defaults
+    default_request = SearchRequest.default(defaults)._replace(languages=None)
 
     @tf.function(input_signature=[QUERY])
     def serving_default(query: tf.Tensor) -> dict[str, tf.Tensor]:
         ids = retriever.query_ids(query)
         encoded = retriever.encode(ids)
-        # Servers join the requests of several callers: a blank query finds nothing, and harms nobody else.
-        encoded = encoded._replace(mask=encoded.mask & ~is_blank(ids)[:, tf.newaxis])
-        ranked = retriever.search(encoded, defaults._replace(languages=None))
-        shape = [None, retriever.defaults.top_k]
+        # Servers join the requests of several callers: a query without text finds nothing, and harms nobody.
+        encoded = encoded._replace(mask=encoded.mask & ~has_no_text(ids)[:, tf.newaxis])
+        ranked = retriever.search(encoded, default_request)
+        shape = [None, defaults.top_k]
         return {
             "document_ids": tf.ensure_shape(retriever.documents.look_up_ids(ranked.ordinals), shape),
             "scores": tf.ensure_shape(ranked.scores, shape),
         }
 
-    @tf.function(input_signature=[QUERY, *specs.values()])
-    def search(
-        query: tf.Tensor,
-        k_prime: tf.Tensor = defaults.k_prime,
-        top_k: tf.Tensor = defaults.top_k,
-        leaves: tf.Tensor = defaults.leaves,
-        imputation: tf.Tensor = defaults.imputation,
-        constant: tf.Tensor = defaults.constant,
-        languages: tf.Tensor = defaults.languages,
-        rescore: tf.Tensor = defaults.rescore,
-    ) -> dict[str, tf.Tensor]:
-        request = SearchRequest(k_prime, top_k, leaves, imputation, constant, languages, rescore).checked()
+    def search(query: tf.Tensor, request: SearchRequest) -> dict[str, tf.Tensor]:
+        request = request.checked()
         encoded = retriever.encode(require_text(retriever.query_ids(query), "query"))
         return _documents(retriever, retriever.search(encoded, request))
 
-    @tf.function(
-        input_signature=[
-            tf.TensorSpec([None, None, retriever.dim], tf.float32, name="encodings"),
-            tf.TensorSpec([None, None], tf.bool, name="mask"),
-            *specs.values(),
-        ]
-    )
-    def search_vectors(
-        encodings: tf.Tensor,
-        mask: tf.Tensor,
-        k_prime: tf.Tensor = defaults.k_prime,
-        top_k: tf.Tensor = defaults.top_k,
-        leaves: tf.Tensor = defaults.leaves,
-        imputation: tf.Tensor = defaults.imputation,
-        constant: tf.Tensor = defaults.constant,
-        languages: tf.Tensor = defaults.languages,
-        rescore: tf.Tensor = defaults.rescore,
-    ) -> dict[str, tf.Tensor]:
-        request = SearchRequest(k_prime, top_k, leaves, imputation, constant, languages, rescore).checked()
+    def search_vectors(encodings: tf.Tensor, mask: tf.Tensor, request: SearchRequest) -> dict[str, tf.Tensor]:
+        request = request.checked()
         return _documents(retriever, retriever.search(_checked_vectors(encodings, mask), request))
 
-    @tf.function(input_signature=[QUERY, specs["k_prime"], specs["leaves"]])
-    def search_tokens(
-        query: tf.Tensor, k_prime: tf.Tensor = defaults.k_prime, leaves: tf.Tensor = defaults.leaves
-    ) -> dict[str, tf.Tensor]:
+    def search_tokens(query: tf.Tensor, request: SearchRequest) -> dict[str, tf.Tensor]:
         encoded = retriever.encode(require_text(retriever.query_ids(query), "query"))
-        return _token_hits(retriever, encoded, retriever.find_tokens(encoded, k_prime, leaves))
+        return _token_hits(
+            retriever, encoded, retriever.find_tokens(encoded, request.k_prime, request.leaves)
+        )
 
+    vectors = [
+        tf.TensorSpec([None, None, retriever.dim], tf.float32, name="encodings"),
+        tf.TensorSpec([None, None], tf.bool, name="mask"),
+    ]
     return {
         "serving_default": serving_default,
-        "search": search,
-        "search_vectors": search_vectors,
-        "search_tokens": search_tokens,
+        "search": with_parameters(search, [QUERY], defaults),
+        "search_vectors": with_parameters(search_vectors, vectors, defaults),
+        "search_tokens": with_parameters(search_tokens, [QUERY], defaults, ("k_prime", "leaves")),
     }
 
 
@@ -141,25 +121,25 @@ def _checked_vectors(encodings: tf.Tensor, mask: tf.Tensor) -> EncodedTexts:
         tf.shape(mask),
     )
     with tf.control_dependencies([agree]):
-        empty = ~tf.reduce_any(mask, axis=1)
+        without_tokens = ~tf.reduce_any(mask, axis=1)
     marked = require(
-        ~tf.reduce_any(empty),
+        ~tf.reduce_any(without_tokens),
         "`mask` must mark at least one token of every query. Received: none at position",
-        tf.where(empty)[:, 0],
+        tf.where(without_tokens)[:, 0],
     )
     with tf.control_dependencies([marked]):
         return EncodedTexts(tf.identity(encodings), tf.identity(mask))
 
 
 def _token_hits(retriever: Retriever, queries: EncodedTexts, hits: TokenHits) -> dict[str, tf.Tensor]:
-    """Hits with a list of the documents they belong to, in document order, so that ids are sent once."""
-    owners = tf.gather(retriever.document_of_token, hits.token_ids)
-    found = tf.math.unsorted_segment_max(
-        tf.cast(hits.valid, tf.int32), owners, retriever.documents.num_documents
+    """Hits with a list of the candidates they belong to, in document order, so that ids are sent once."""
+    documents = tf.gather(retriever.document_of_token, hits.token_ids)
+    is_candidate = tf.math.unsorted_segment_max(
+        tf.cast(hits.valid, tf.int32), documents, retriever.documents.num_documents
     )
-    found = tf.maximum(found, 0)
-    positions = tf.gather(tf.cumsum(found) - 1, owners)
-    ordinals = tf.cast(tf.where(found > 0)[:, 0], tf.int32)
+    is_candidate = tf.maximum(is_candidate, 0)
+    positions = tf.gather(tf.cumsum(is_candidate) - 1, documents)
+    ordinals = tf.cast(tf.where(is_candidate > 0)[:, 0], tf.int32)
     return {
         "query_of_row": tf.cast(tf.where(queries.mask)[:, 0], tf.int32),
         "token_ids": hits.token_ids,
@@ -173,7 +153,7 @@ def _token_hits(retriever: Retriever, queries: EncodedTexts, hits: TokenHits) ->
 def text_signatures(retriever: Retriever) -> dict[str, Any]:
     """Returns `encode_query`, `encode_document` and `score`."""
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="query")])
+    @tf.function(input_signature=[QUERY])
     def encode_query(query: tf.Tensor) -> dict[str, tf.Tensor]:
         return retriever.encode(retriever.query_ids(query))._asdict()
 
@@ -181,12 +161,7 @@ def text_signatures(retriever: Retriever) -> dict[str, Any]:
     def encode_document(document: tf.Tensor) -> dict[str, tf.Tensor]:
         return retriever.encode(retriever.document_ids(document))._asdict()
 
-    @tf.function(
-        input_signature=[
-            tf.TensorSpec([None], tf.string, name="query"),
-            tf.TensorSpec([None, None], tf.string, name="documents"),
-        ]
-    )
+    @tf.function(input_signature=[QUERY, tf.TensorSpec([None, None], tf.string, name="documents")])
     def score(query: tf.Tensor, documents: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"scores": _score(retriever, query, documents)}
 
@@ -194,7 +169,7 @@ def text_signatures(retriever: Retriever) -> dict[str, Any]:
 
 
 def _score(retriever: Retriever, query: tf.Tensor, documents: tf.Tensor) -> tf.Tensor:
-    """f_ColBERT of `[queries]` with each of its `[queries, documents]`; blank documents get `-inf`."""
+    """f_ColBERT of `[queries]` with each of its `[queries, documents]`; `-inf` for documents without text."""
     queries = retriever.encode(require_text(retriever.query_ids(query), "query"))
     one_row_each = require(
         tf.shape(documents)[0] == tf.shape(query)[0],
@@ -208,14 +183,14 @@ def _score(retriever: Retriever, query: tf.Tensor, documents: tf.Tensor) -> tf.T
 
     def score_chunk(positions: tf.Tensor) -> tf.Tensor:
         encoded = retriever.encode(tf.gather(ids, positions))
-        owners = positions // per_query
-        return sum_of_max(
-            tf.gather(queries.encodings, owners),
-            tf.gather(queries.mask, owners),
+        query_of_document = positions // per_query
+        return maxsim_scores(
+            tf.gather(queries.encodings, query_of_document),
+            tf.gather(queries.mask, query_of_document),
             encoded.encodings,
             encoded.mask,
         )
 
     scores = score_in_chunks(tf.size(documents), score_chunk)
-    scores = tf.where(is_blank(ids), -float("inf"), scores)
+    scores = tf.where(has_no_text(ids), -float("inf"), scores)
     return tf.reshape(scores, tf.shape(documents))

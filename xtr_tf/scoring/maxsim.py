@@ -1,6 +1,10 @@
-"""Exact f_ColBERT of texts that a caller brings: every token compared, nothing imputed.
+"""f_ColBERT: exact MaxSim, every token compared and nothing imputed, in stock TensorFlow ops.
 
     f_ColBERT(Q, D) = 1/n * sum_i max_j P_ij
+
+Of texts that a caller brings (`maxsim_scores`), and of candidates whose vectors an index keeps
+(`rescore_documents`). Knows nothing of text or of how vectors are kept. `reference.py` is its NumPy
+twin; training compares whole batches with an op of its own (`training/losses/maxsim.py`).
 
 Citation: [Khattab and Zaharia, 2020](https://arxiv.org/abs/2004.12832).
 """
@@ -11,11 +15,14 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-# Documents encoded at a time: attention over 512 tokens takes 12 MiB a document in a base encoder.
+from xtr_tf.scoring.ranking import ONE_RANKING, RankedDocuments, rank_candidates
+
+# Documents encoded at a time: attention over 512 tokens takes 12 MiB per document in a base encoder.
 _DOCUMENTS_AT_ONCE = 16
+_QUERIES_AT_ONCE = 4
 
 
-def sum_of_max(
+def maxsim_scores(
     queries: tf.Tensor, query_mask: tf.Tensor, documents: tf.Tensor, document_mask: tf.Tensor
 ) -> tf.Tensor:
     """f_ColBERT of pairs.
@@ -58,3 +65,43 @@ def score_in_chunks(count: tf.Tensor, score: Callable[[tf.Tensor], tf.Tensor]) -
         lambda index, _: index < chunks, step, (tf.constant(0), scores), parallel_iterations=1
     )
     return scores.concat()
+
+
+def rescore_documents(
+    ranked: RankedDocuments,
+    encodings: tf.Tensor,
+    query_mask: tf.Tensor,
+    vectors_of: Callable[[tf.Tensor], tf.Tensor],
+    document_offsets: tf.Tensor,
+) -> RankedDocuments:
+    """Ranks candidates again by exact f_ColBERT, where token vectors are kept.
+
+    Args:
+        ranked: Candidates, `[queries, candidates]`.
+        encodings: `[queries, length, dim]` float32.
+        query_mask: `[queries, length]`, true (or 1) where there is a token.
+        vectors_of: Gives the vectors of `[any]` token ordinals, `[any, dim]` float32.
+        document_offsets: `[documents + 1]` integers; tokens of document `i` are `[i]` to `[i + 1]`.
+
+    Returns:
+        The same documents in their new order, `[queries, candidates]`.
+    """
+
+    def rescore_query(query: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> RankedDocuments:
+        ordinals, encoding, mask = query
+        present = tf.maximum(ordinals, 0)
+        starts, ends = tf.gather(document_offsets, present), tf.gather(document_offsets, present + 1)
+        tokens = tf.ragged.range(starts, tf.where(ordinals >= 0, ends, starts))
+        kept = vectors_of(tokens.flat_values)
+        similarities = tf.matmul(kept, tf.boolean_mask(encoding, mask), transpose_b=True)
+        best = tf.math.unsorted_segment_max(similarities, tokens.value_rowids(), tf.size(ordinals))
+        scores = tf.math.divide_no_nan(tf.reduce_sum(best, axis=1), tf.cast(tf.shape(best)[1], tf.float32))
+        scores = tf.where(tokens.row_lengths() > 0, scores, -float("inf"))
+        return rank_candidates(ordinals, scores, tf.size(ordinals))
+
+    return tf.map_fn(
+        rescore_query,
+        (ranked.ordinals, encodings, tf.cast(query_mask, tf.bool)),
+        fn_output_signature=ONE_RANKING,
+        parallel_iterations=_QUERIES_AT_ONCE,
+    )

@@ -1,4 +1,7 @@
-"""What a token search returns. Knows nothing of documents: scoring joins tokens to them."""
+"""What a token search returns, and the missing similarity m_i that follows from it.
+
+Knows nothing of documents: `xtr.py` joins tokens to them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import tensorflow as tf
 
 
 class TokenHits(NamedTuple):
-    """Retrieved document tokens, one row a query token.
+    """Retrieved document tokens, one row per query token.
 
     Rows may be short: an entry that is not `valid` has token 0 and score `-inf`, never NaN.
     Entries of a row need not be sorted. The number of columns is whatever the longest row
@@ -18,14 +21,28 @@ class TokenHits(NamedTuple):
         token_ids: `[rows, columns]` int32, ordinals of document tokens.
         scores: `[rows, columns]` float32, inner products as the searcher knows them.
         valid: `[rows, columns]` bool.
-        cutoffs: `[rows]` float32, the missing similarity m_i: the score of the last retrieved
-            token, an upper bound of everything not retrieved; 0 for a row that retrieved nothing.
+        cutoffs: `[rows]` float32, the score of the last retrieved token: an upper bound of everything
+            that was not retrieved; 0 for a row that retrieved nothing.
     """
 
     token_ids: tf.Tensor
     scores: tf.Tensor
     valid: tf.Tensor
     cutoffs: tf.Tensor
+
+    def missing_similarities(self, imputation: tf.Tensor, constant: tf.Tensor | float) -> tf.Tensor:
+        """m_i: what a query token counts with for a document of which it retrieved nothing.
+
+        Args:
+            imputation: String scalar, one of `xtr_tf.config.retrieval.IMPUTATIONS`.
+            constant: m_i under `constant`.
+
+        Returns:
+            `[rows]` float32; 0 under `none`, where nothing is imputed.
+        """
+        constant = tf.convert_to_tensor(constant, tf.float32)
+        other = tf.where(imputation == "constant", constant, 0.0)
+        return tf.where(imputation == "top_k_prime", self.cutoffs, other)
 
 
 def hits_from_padded(token_ids: tf.Tensor, scores: tf.Tensor, valid: tf.Tensor) -> TokenHits:

@@ -1,13 +1,15 @@
 """Searches development sets exactly under f_XTR' while training, and measures by language.
 
-For sets of some thousands of documents: all of them are encoded anew each time and held in
-memory. The evaluation of a finished model, with an index, belongs elsewhere.
+For sets of some thousands of documents: all of them are encoded again each time and held in
+memory. The maxima come from the op of the loss, which runs on the training devices; the scoring is
+`scoring.reference`. The evaluation of a finished model, with an index, belongs elsewhere.
 """
 
 from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +18,7 @@ from xtr_tf.collections.bad_records import BadRecords
 from xtr_tf.config.schema import DataConfig
 from xtr_tf.errors import InputError
 from xtr_tf.model.tokenizer import Tokenizer
+from xtr_tf.scoring.reference import rank_documents, xtr_scores
 from xtr_tf.training.data.judged import JudgedCollection
 from xtr_tf.training.data.sources import open_collections
 from xtr_tf.training.losses.maxsim import document_maxima
@@ -93,43 +96,47 @@ class DevEvaluation:
         rankings = {}
         for start in range(0, len(names), _QUERIES_AT_ONCE):
             rows = slice(start, start + _QUERIES_AT_ONCE)
-            scores = imputed_scores(
+            scores = exact_xtr_scores(
                 queries[rows], query_mask[rows], documents, document_mask, self._k_prime
-            ).numpy()
-            for name, row in zip(names[rows], scores, strict=True):
-                best = np.argsort(-row, kind="stable")[:_RANKED]
-                rankings[name] = {document_names[place]: float(row[place]) for place in best}
+            )
+            for name, *ranked in zip(names[rows], *rank_documents(scores, _RANKED), strict=True):
+                rankings[name] = {
+                    document_names[ordinal]: float(score)
+                    for ordinal, score in zip(*ranked, strict=True)
+                    if ordinal >= 0
+                }
         return rankings
 
 
-@tf.function(reduce_retracing=True, autograph=False)
-def imputed_scores(
+def exact_xtr_scores(
     queries: tf.Tensor, query_mask: tf.Tensor, documents: tf.Tensor, document_mask: tf.Tensor, k_prime: int
-) -> tf.Tensor:
+) -> np.ndarray:
     """f_XTR' of every query and document, by exact search.
-
-    The missing similarity is the least one retrieved, so that a document's share is the larger of
-    its own best similarity and that.
 
     Args:
         queries: `[Q, n, dim]`.
-        query_mask: `[Q, n]`.
+        query_mask: `[Q, n]`; every query has a token, its end.
         documents: `[D, m, dim]`.
         document_mask: `[D, m]`.
         k_prime: Tokens that each query token retrieves.
 
     Returns:
-        `[Q, D]`; `-inf` for documents of which no token was retrieved.
+        `[Q, D]` float32; `-inf` for documents of which no token was retrieved.
     """
+    maxima, cutoffs = (tensor.numpy() for tensor in _maxima(queries, documents, document_mask, k_prime))
+    mask = query_mask.numpy()
+    starts = np.cumsum(np.append(0, mask.sum(axis=1)[:-1]))
+    maxima, cutoffs = maxima[mask], cutoffs[mask]
+    # A document without tokens has no maximum, and where everything is retrieved there is no cut-off.
+    retrieved = np.isfinite(maxima) & (maxima >= cutoffs[:, np.newaxis])
+    return xtr_scores(maxima, retrieved, cutoffs, starts)
+
+
+@tf.function(reduce_retracing=True, autograph=False)
+def _maxima(queries: tf.Tensor, documents: tf.Tensor, document_mask: tf.Tensor, k_prime: int) -> Any:
+    """`[Q, n, D]` best similarity of each query token in each document, `[Q, n]` k'-th of all tokens."""
     candidates = tf.ones([tf.shape(queries)[0], tf.shape(documents)[0]], tf.bool)
-    maxima, missing = document_maxima(
-        queries, documents, document_mask, candidates, k_prime, block=_DOCUMENTS_AT_ONCE
-    )
-    counted = query_mask[:, :, None]
-    shares = tf.where(counted, tf.maximum(maxima, missing[:, :, None]), 0.0)
-    lengths = tf.reduce_sum(tf.cast(query_mask, tf.float32), axis=1, keepdims=True)
-    found = tf.reduce_any(counted & tf.math.is_finite(maxima) & (maxima >= missing[:, :, None]), axis=1)
-    return tf.where(found, tf.reduce_sum(shares, axis=1) / tf.maximum(lengths, 1.0), -float("inf"))
+    return document_maxima(queries, documents, document_mask, candidates, k_prime, block=_DOCUMENTS_AT_ONCE)
 
 
 def _encode_all(
@@ -171,6 +178,6 @@ def _measure(
                 for language in ("", collection.languages[measured.query_id]):
                     values[language][name].append(measured.value)
     return {
-        language: {name: float(np.mean(numbers)) for name, numbers in by_name.items()}
+        language: {name: float(np.mean(of_queries)) for name, of_queries in by_name.items()}
         for language, by_name in values.items()
     }
