@@ -10,12 +10,12 @@ import math
 import pytest
 
 from xtr_tf.collections.bad_records import BadRecords
-from xtr_tf.collections.lines import read_lines
-from xtr_tf.collections.tables import read_quoted
+from xtr_tf.collections.document import Document
+from xtr_tf.collections.lines import read_lines, read_quoted
 from xtr_tf.config.schema import DataConfig, SourceConfig, TokenizerConfig
 from xtr_tf.errors import InputError
-from xtr_tf.training.data.examples import Document, TrainingExample
-from xtr_tf.training.data.sources import open_collections, open_source
+from xtr_tf.training.data.examples import TrainingExample
+from xtr_tf.training.data.sources import open_datasets, open_source
 
 FULL = {
     "id": "q1",
@@ -48,12 +48,14 @@ def test_jsonl_in_all_its_forms(tmp_path):
     full, pair, triple = examples(path, language="en")
     assert full.id == "q1"
     assert full.language == "de"
-    assert full.positives[0] == Document("d1", "T", "one", 3.5)
-    assert full.positives[0].content == "T one"
+    assert full.positives[0] == Document("d1", "one", "T")
+    assert full.positives[0].full_text == "T one"
     assert full.positives[1].text == "two"
-    assert math.isnan(full.positives[1].teacher_score)
+    assert full.teacher_score(0) == 3.5
+    assert math.isnan(full.teacher_score(1))
+    assert math.isnan(full.teacher_score(2))
     assert full.negatives[0].id == "d9"
-    assert (pair.query, pair.positives[0].content, pair.language) == ("a", "t b", "en")
+    assert (pair.query, pair.positives[0].full_text, pair.language) == ("a", "t b", "en")
     assert (triple.positives[0].text, triple.negatives[0].text) == ("d", "e")
 
 
@@ -72,7 +74,7 @@ def test_a_document_of_a_collection_whose_id_is_null_is_a_bad_record(tmp_path):
     write_lines(tmp_path / "corpus.jsonl", {"_id": "d1", "text": "x"}, {"_id": None, "text": "y"})
     write_lines(tmp_path / "queries.jsonl", {"_id": "q", "text": "one"})
     write_lines(tmp_path / "qrels" / "train.tsv", "q\td1\t1")
-    with pytest.raises(InputError, match="line 2: the object has no `_id`"):
+    with pytest.raises(InputError, match="line 2: no id"):
         examples(tmp_path)
 
 
@@ -99,7 +101,7 @@ def test_tfrecords_written_and_read_back(tmp_path):
 
     written = [
         TrainingExample.from_json(FULL, "en"),
-        TrainingExample("", "日本?", (Document("", "", "東京"),), (), "ja"),
+        TrainingExample("", "日本?", (Document("", "東京"),), (), "ja"),
     ]
     for path, options in (("a.tfrecord", None), ("a.tfrecord.gz", "GZIP")):
         with tf.io.TFRecordWriter(str(tmp_path / path), options) as writer:
@@ -140,10 +142,10 @@ def test_beir(tmp_path):
     first, second = examples(tmp_path, language="en")
     assert (first.id, first.language, second.language) == ("q1", "fr", "en")
     assert [document.id for document in first.positives] == ["d1"]
-    assert [document.content for document in first.negatives] == ["t 0"]
-    (collection,) = open_collections(SourceConfig(path=str(tmp_path)), BadRecords(0))
-    assert len(collection.documents) == 4
-    assert collection.judgements == {"q1": {"d1": 2, "d0": 0}, "q2": {"d2": 1}}
+    assert [document.full_text for document in first.negatives] == ["t 0"]
+    (dataset,) = open_datasets(SourceConfig(path=str(tmp_path)), BadRecords(0))
+    assert len(list(dataset.corpus)) == 4
+    assert dataset.judgements == {"q1": {"d1": 2, "d0": 0}, "q2": {"d2": 1}}
 
 
 def test_ms_marco(tmp_path):
@@ -170,7 +172,7 @@ def test_miracl(tmp_path):
         corpus.write_bytes(gzip.compress("\n".join(lines).encode()))
     finnish, swahili = examples(tmp_path, split="dev")
     assert (finnish.language, swahili.language) == ("fi", "sw")
-    assert swahili.positives[0].content == "t sw 0"
+    assert swahili.positives[0].full_text == "t sw 0"
     assert swahili.negatives[0].text == "sw 1"
     assert len(examples(tmp_path, split="dev", language="sw")) == 1
     with pytest.raises(InputError, match="No MIRACL topics of split 'train'"):
@@ -191,7 +193,7 @@ BAD = ["{", "[]", '{"query": "a"}', '{"query": "", "text": "x"}', '{"query": "a"
 def test_bad_records_are_skipped_up_to_the_limit_and_then_named(tmp_path, caplog):
     path = write_lines(tmp_path / "a.jsonl", {"query": "good", "text": "x"}, *BAD)
     assert [example.query for example in examples(path, limit=len(BAD))] == ["good"]
-    assert "line 2: the line is not JSON" in caplog.text
+    assert "line 2: invalid JSON" in caplog.text
     with pytest.raises(
         InputError, match=r"More than 2 bad records.*a\.jsonl, line 4: the record has neither"
     ):
@@ -217,7 +219,7 @@ def test_a_judgement_of_what_is_absent_is_a_bad_record(tmp_path, judgement, sent
 @pytest.mark.parametrize("field", ["id", "query", "title", "text"])
 def test_half_a_character_is_not_utf8(field):
     record = {"id": "1", "query": "a", "title": "b", "text": "c", field: "\ud83d"}
-    with pytest.raises(ValueError, match="is not UTF-8"):
+    with pytest.raises(ValueError, match="invalid UTF-8"):
         TrainingExample.from_json(record, "en")
 
 
@@ -225,7 +227,7 @@ def test_half_a_character_in_a_query_of_a_collection_is_a_bad_record(tmp_path):
     write_lines(tmp_path / "corpus.jsonl", {"_id": "d1", "text": "x"})
     write_lines(tmp_path / "queries.jsonl", {"_id": "q", "text": "\ud83d"})
     write_lines(tmp_path / "qrels" / "train.tsv", "q\td1\t1")
-    with pytest.raises(InputError, match="line 1: the query is not UTF-8"):
+    with pytest.raises(InputError, match="line 1: invalid UTF-8"):
         examples(tmp_path)
 
 
@@ -234,11 +236,11 @@ def test_damaged_compressed_files_are_input_errors(tmp_path, damage):
     lines = "".join(json.dumps({"query": f"{n}", "text": "x" * n}) + "\n" for n in range(200))
     path = tmp_path / "pairs.jsonl.gz"
     path.write_bytes(damage(gzip.compress(lines.encode())))
-    with pytest.raises(InputError, match=r"is damaged .*pairs\.jsonl\.gz"):
+    with pytest.raises(InputError, match=r"damaged .*pairs\.jsonl\.gz"):
         examples(path)
-    with pytest.raises(InputError, match=r"is damaged .*pairs\.jsonl\.gz"):
+    with pytest.raises(InputError, match=r"damaged .*pairs\.jsonl\.gz"):
         list(read_lines(path))
-    with pytest.raises(InputError, match=r"is damaged .*pairs\.jsonl\.gz"):
+    with pytest.raises(InputError, match=r"damaged .*pairs\.jsonl\.gz"):
         list(read_quoted(path))
 
 
@@ -258,7 +260,7 @@ def test_unusable_paths_are_input_errors(tmp_path):
         with pytest.raises(InputError, match=message):
             examples(tmp_path / path if path else "", **config)
     with pytest.raises(InputError, match="must be a BEIR"):
-        open_collections(SourceConfig(path=str(tmp_path / "broken.jsonl.gz")), BadRecords(0))
+        open_datasets(SourceConfig(path=str(tmp_path / "broken.jsonl.gz")), BadRecords(0))
 
 
 def test_the_current_folder_is_a_data_set(repository, monkeypatch):

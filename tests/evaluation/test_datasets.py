@@ -131,7 +131,7 @@ def test_miracl(tmp_path: Path) -> None:
     assert dataset.judgements == {"3#0": {"7#1": 1, "7#2": 0}}
     assert [(document.id, document.language) for document in dataset.corpus] == [("7#1", "fi"), ("7#2", "fi")]
     assert (dataset.collection, dataset.unjudged_queries) == ("MIRACL", 1)
-    with pytest.raises(InputError, match=r"no topics\.miracl-v1\.0-fi-train\.tsv"):
+    with pytest.raises(InputError, match="No MIRACL topics of split 'train'"):
         load_datasets([tmp_path / "miracl" / "miracl-v1.0-fi"], "train")
 
 
@@ -206,10 +206,10 @@ def test_bad_lines_are_told_with_their_place(tmp_path: Path) -> None:
     folder = write_beir(tmp_path / "one", judged="q1\td1\t1\nq2\td2\tgood\n")
     with pytest.raises(InputError, match=r"integer grade.*test.tsv, line 3\."):
         load_datasets([folder])
-    write_beir(folder, judged="q1 d1 1\n")
-    with pytest.raises(InputError, match=r"3 or 4 columns between tabs, not 1.*line 2\."):
+    write_beir(folder, judged="q1 d1\n")
+    with pytest.raises(InputError, match=r"3 or 4 columns, not 2.*line 2\."):
         load_datasets([folder])
     write_beir(folder)
     write(folder / "queries.jsonl", '{"_id": "q1", "text": "a"}\n{"_id": "q2"}\n')
-    with pytest.raises(InputError, match=r"JSON object with _id, text.*line 2\."):
+    with pytest.raises(InputError, match=r"no text.*line 2\."):
         load_datasets([folder])

@@ -108,7 +108,9 @@ def test_comparison_finds_what_is_there_and_nothing_else() -> None:
 def test_honesty_counts_what_is_missing() -> None:
     queries = (Query("q1", "a"), Query("q2", "b"), Query("q3", "c"))
     judgements = {"q1": {"d1": 1, "gone": 2, "irrelevant": 0}, "q2": {"gone": 1}, "q3": {"d2": 0}}
-    dataset = Dataset("set", queries, judgements, [], unjudged_queries=4, unknown_queries=5)
+    dataset = Dataset(
+        "set", queries, judgements, [], unjudged_queries=4, unknown_queries=("a", "b", "c", "d", "e")
+    )
     runs = {"xtr": Run("xtr", {"q1": (["d1", "elsewhere"], [2, 1])})}
     honesty = count_honestly(dataset, 10, ["d1", "d2"], runs)
     assert honesty == Honesty(

@@ -19,8 +19,9 @@ from tfx_pipeline.artifacts import DataGate as DataGateArtifact
 from tfx_pipeline.components.data_gate import DataGateExecutor
 from tfx_pipeline.data import example_gen
 from tfx_pipeline.data.example_gen import defect_example
+from xtr_tf.collections.document import Document
 from xtr_tf.errors import InputError
-from xtr_tf.training.data.examples import Document, TrainingExample
+from xtr_tf.training.data.examples import TrainingExample
 from xtr_tf.training.data.tfrecords import parse_example, serialize_example
 
 
@@ -125,12 +126,12 @@ def bad(validated: Any, records: Records) -> Artifacts:
     """Half of the English examples twice over, no Swahili, and one each of the other defects."""
     train = [record for record in records.train if parse_example(record, "und").language != "sw"]
     english = [record for record in records.train if parse_example(record, "und").language == "en"]
-    known = Document("en-sahara", "", "The Sahara is a desert.")
+    known = Document("en-sahara", "The Sahara is a desert.")
     defects = [
         serialize_example(TrainingExample("empty", " ", (known,), (), "en")),
         serialize_example(TrainingExample("lonely", "what?", (), (), "en")),
-        serialize_example(TrainingExample("lost", "where?", (Document("nowhere", "", "text"),), (), "en")),
-        serialize_example(TrainingExample("nameless", "who?", (Document("", "", "text"),), (), "en")),
+        serialize_example(TrainingExample("lost", "where?", (Document("nowhere", "text"),), (), "en")),
+        serialize_example(TrainingExample("nameless", "who?", (Document("", "text"),), (), "en")),
     ]
     broken = [defect_example("a.jsonl, line 7: the record has no `query`")]
     return validated(

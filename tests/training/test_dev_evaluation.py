@@ -63,12 +63,20 @@ def test_metrics_are_averaged_over_sets_and_given_by_language(tmp_path, tiny_cor
     assert not DevEvaluation(DataConfig(), tiny_corpus.tokenizer, k_prime=1)
 
 
-@pytest.mark.parametrize(("judgements", "documents"), [("", '{"_id": "d", "text": "x"}'), ("q\td\t1", "")])
-def test_a_set_without_documents_or_judged_queries_is_refused(tmp_path, tiny_corpus, judgements, documents):
+@pytest.mark.parametrize(
+    ("judgements", "documents", "message"),
+    [
+        ("", '{"_id": "d", "text": "x"}', r"judged queries.*Received: '{folder}', split 'dev'"),
+        ("q\td\t1", "", r"no document .*Received: '{folder}/corpus.jsonl' \(no records\)"),
+    ],
+)
+def test_a_set_without_documents_or_judged_queries_is_refused(
+    tmp_path, tiny_corpus, judgements, documents, message
+):
     (tmp_path / "qrels").mkdir()
     (tmp_path / "qrels" / "dev.tsv").write_text(judgements)
     (tmp_path / "queries.jsonl").write_text('{"_id": "q", "text": "one"}')
     (tmp_path / "corpus.jsonl").write_text(documents)
     config = DataConfig(dev=(SourceConfig(path=str(tmp_path), split="dev"),))
-    with pytest.raises(InputError, match=rf"judged queries.*Received: '{tmp_path}', split 'dev'"):
+    with pytest.raises(InputError, match=message.format(folder=tmp_path)):
         DevEvaluation(config, tiny_corpus.tokenizer, k_prime=10)

@@ -73,14 +73,9 @@ def trim(
 
 def _texts(corpus: Path) -> Iterator[str]:
     """Every text field of every record; unlike documents to be searched, these need no ids."""
-    from xtr_tf.collections.compression import uncompressed_suffix
     from xtr_tf.collections.corpus import CorpusReader
-    from xtr_tf.collections.records import READERS, BadRecord
 
-    for file in CorpusReader(corpus).files:
-        for record in READERS[uncompressed_suffix(file)](file):
-            if isinstance(record, BadRecord):
-                continue
-            for field in _TEXT_FIELDS:
-                if isinstance(value := record.get(field), str):
-                    yield value
+    for record in CorpusReader(corpus).records():
+        for field in _TEXT_FIELDS:
+            if isinstance(value := record.get(field), str):
+                yield value

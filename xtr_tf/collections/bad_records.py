@@ -1,18 +1,43 @@
-"""Counts records that cannot be used, and stops when there are too many."""
+"""What happens to a record that cannot be used: a broken line, a document without an id, a bad grade.
+
+Readers never decide that themselves: they call an `OnBadRecord` with the file, the line and the
+reason, and read on if it returns.
+
+- The documents of a corpus are left out and counted by reason: see `CorpusReader.skipped`, which
+  `xtr-tf encode` prints and the manifest of the vectors keeps.
+- Training and development sets skip up to `data.max_bad_records` of anything: `BadRecords`.
+- Queries and judgements of an evaluation are never skipped: `refuse`.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from xtr_tf.errors import InputError
 
 _LOGGER = logging.getLogger(__name__)
 _SHOWN = 5
 
+#: Told the file, the line (or record) from 1, and what is wrong with it.
+OnBadRecord = Callable[[Path, int, str], None]
+
+
+def refuse(path: Path, line: int, reason: str) -> NoReturn:
+    """Ends the reading."""
+    raise InputError(
+        f"A record of a dataset cannot be used ({reason}); fix the file. Received: {path!s}, line {line}."
+    )
+
+
+def ignore(path: Path, line: int, reason: str) -> None:
+    """Leaves the record out and says nothing."""
+
 
 class BadRecords:
-    """The records skipped so far.
+    """The records skipped so far, of which there may be only so many.
 
     Args:
         limit: How many may be skipped before reading stops.
@@ -26,12 +51,7 @@ class BadRecords:
         self.count = 0
 
     def skip(self, path: str | Path, line: int, reason: str) -> None:
-        """Notes that a record is left out.
-
-        Args:
-            path: The file.
-            line: Line (or record) number, from 1.
-            reason: What is wrong with it.
+        """Notes that a record is left out; an `OnBadRecord`.
 
         Raises:
             InputError: The limit is passed.
@@ -39,7 +59,7 @@ class BadRecords:
         self.count += 1
         if self.count > self._limit:
             raise InputError(
-                f"More than {self._limit} bad records; mend the data, or raise `data.max_bad_records`. "
+                f"More than {self._limit} bad records; fix the data, or raise `data.max_bad_records`. "
                 f"Received: {path}, line {line}: {reason}."
             )
         if self.count <= _SHOWN:

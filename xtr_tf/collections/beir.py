@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+from xtr_tf.collections.bad_records import OnBadRecord, ignore, refuse
+from xtr_tf.collections.compression import find_file, require_file
 from xtr_tf.collections.corpus import CorpusReader
 from xtr_tf.collections.dataset import Dataset, Query, language_of_name
-from xtr_tf.collections.document import UNKNOWN_LANGUAGE
-from xtr_tf.collections.tables import find_file, read_judgements, read_objects
+from xtr_tf.collections.judgements import read_judgements
+from xtr_tf.collections.lines import read_objects
 from xtr_tf.errors import InputError
 
 #: The 13 zero-shot datasets that XTR's average is over, by BEIR's names.
@@ -35,14 +38,18 @@ _QUERIES_ARE_DOCUMENTS = ("arguana", "quora")
 
 
 def is_beir(folder: Path) -> bool:
-    """Whether `folder` has BEIR's files."""
-    return (
-        all(find_file(folder, name) for name in ("corpus.jsonl", "queries.jsonl"))
-        and (folder / "qrels").is_dir()
-    )
+    """Whether `folder` has BEIR's queries; what else it lacks is told by `load_beir`."""
+    return find_file(folder, "queries.jsonl") is not None
 
 
-def load_beir(folder: Path, split: str | None = None, collection: str = "") -> Dataset:
+def load_beir(
+    folder: Path,
+    split: str | None = None,
+    *,
+    collection: str = "",
+    language: str | None = None,
+    on_bad: OnBadRecord | None = None,
+) -> Dataset:
     """Loads one folder.
 
     Args:
@@ -50,36 +57,34 @@ def load_beir(folder: Path, split: str | None = None, collection: str = "") -> D
         split: Which judgements; `test` if not given, or `dev` where there is no test (and for MS MARCO,
             whose test judgements are another task's).
         collection: The collection it was found in, if any.
+        language: Of queries and documents that name none; by the folder's name if not given.
+        on_bad: Told of bad records; if not given, those of the corpus are left out, others refused.
     """
     known = folder.name in (*BEIR_13, MS_MARCO)
-    language = "en" if known else language_of_name(folder.name)
-    if language == folder.name:  # a language alone says nothing without what it is the language of
+    own_language = "en" if known else language_of_name(folder.name)
+    if own_language == folder.name:  # a language says nothing without what it is the language of
         collection = folder.parent.name
-    name = f"{collection}/{folder.name}" if collection and not known else folder.name
-    split_file = _judgements_file(folder, split)
-    judgements = read_judgements(split_file)
-    queries, unjudged = [], 0
-    for record in read_objects(_required(folder, "queries.jsonl"), ("_id", "text")):
-        identifier = str(record["_id"])
-        if identifier in judgements:
-            query_language = record.get("language") or language
-            queries.append(Query(identifier, str(record["text"]), query_language))
-        else:
-            unjudged += 1
-    with_text = {query.id for query in queries}
-    languages = {query.language for query in queries}
-    return Dataset(
-        name=name,
-        queries=tuple(queries),
-        judgements={query: grades for query, grades in judgements.items() if query in with_text},
-        corpus=CorpusReader(folder, language),
+    language = language or own_language
+    judgements = read_judgements(_judgements_file(folder, split), on_bad or refuse)
+    return Dataset.of_judged_queries(
+        name=f"{collection}/{folder.name}" if collection and not known else folder.name,
+        queries=_queries(require_file(folder, "queries.jsonl"), language, on_bad or refuse),
+        judgements=judgements,
+        corpus=CorpusReader(require_file(folder, "corpus.jsonl"), language, on_bad or ignore),
         collection="BEIR" if known else collection,
         in_average=folder.name != MS_MARCO,
-        language=languages.pop() if len(languages) == 1 else UNKNOWN_LANGUAGE,
         ignores_own_document=known and folder.name in _QUERIES_ARE_DOCUMENTS,
-        unjudged_queries=unjudged,
-        unknown_queries=len(judgements) - len(with_text),
     )
+
+
+def _queries(path: Path, language: str, on_bad: OnBadRecord) -> Iterator[Query]:
+    for number, fields in read_objects(path, on_bad):
+        try:
+            query = Query.from_fields(fields, language)
+        except ValueError as error:
+            on_bad(path, number, str(error))
+        else:
+            yield query
 
 
 def _judgements_file(folder: Path, split: str | None) -> Path:
@@ -87,15 +92,8 @@ def _judgements_file(folder: Path, split: str | None) -> Path:
     for candidate in (split,) if split else preferred:
         if found := find_file(folder / "qrels", f"{candidate}.tsv"):
             return found
-    there = ", ".join(sorted(path.name for path in (folder / "qrels").iterdir())) or "none"
+    there = ", ".join(sorted(path.name for path in (folder / "qrels").glob("*"))) or "none"
     raise InputError(
-        f"The dataset has no judgements of the split {split or 'test'!r}; choose one that it has ({there}). "
+        f"The folder lacks qrels/{split or preferred[0]}.tsv; of splits, choose one that it has ({there}). "
         f"Received: {str(folder)!r}."
     )
-
-
-def _required(folder: Path, name: str) -> Path:
-    found = find_file(folder, name)
-    if found is None:
-        raise InputError(f"A BEIR folder has the file {name}. Received: {str(folder)!r}.")
-    return found

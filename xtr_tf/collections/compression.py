@@ -1,18 +1,37 @@
-"""Files opened as bytes whatever they are compressed with, which their suffix says."""
+"""Data files found and opened whatever they are compressed with, which their suffix says.
+
+The one table of compressions, for every reader. Knows nothing of what a file holds.
+"""
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
+import mmap
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from xtr_tf.errors import InputError
 
-COMPRESSIONS = (".gz", ".zst")
+
+def _open_zstandard(path: Path) -> IO[bytes]:
+    # Arrow's reader, unlike that of the `zstandard` package, notices a file that was cut.
+    return io.BufferedReader(import_pyarrow(path).input_stream(str(path), compression="zstd"))
+
+
+_OPENERS: Mapping[str, Callable[[Path], Any]] = {
+    ".gz": gzip.open,
+    ".xz": lzma.open,
+    ".bz2": bz2.open,
+    ".zst": _open_zstandard,
+}
+#: Suffixes of compressed files.
+COMPRESSIONS = tuple(_OPENERS)
 
 
 def uncompressed_suffix(path: Path) -> str:
@@ -20,29 +39,52 @@ def uncompressed_suffix(path: Path) -> str:
     return Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
 
 
+def find_file(folder: Path, name: str) -> Path | None:
+    """`folder/name`, plain or compressed, or None."""
+    candidates = (folder / f"{name}{suffix}" for suffix in ("", *COMPRESSIONS))
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def require_file(folder: Path, name: str) -> Path:
+    """`folder/name`, plain or compressed, or an `InputError` that names it."""
+    found = find_file(folder, name)
+    if found is None:
+        raise InputError(
+            f"The folder lacks {name} (plain or {', '.join(COMPRESSIONS)}); check its layout. "
+            f"Received: {str(folder)!r}."
+        )
+    return found
+
+
 @contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """Opens a plain, gzip or Zstandard file; damage found while reading raises `InputError`."""
+    """Opens a file for reading; damage found on the way raises `InputError`."""
     try:
-        with _open(path) as file:
+        with _OPENERS.get(path.suffix, _open_plain)(path) as file:
             yield file
-    except (EOFError, zlib.error, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # the machine's, not the file's
-            raise
-        raise InputError(
-            f"A compressed file of the corpus is truncated or damaged ({error}); copy it again. "
-            f"Received: {str(path)!r}."
-        ) from error
+    except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # the machine's fault, not the file's
+            raise InputError(
+                f"A data file cannot be read ({error.strerror}). Received: {str(path)!r}."
+            ) from error
+        raise damaged(path, error) from error
 
 
-def _open(path: Path) -> IO[bytes]:
-    if path.suffix == ".gz":
-        return cast(IO[bytes], gzip.open(path))
-    if path.suffix == ".zst":
-        # Arrow's reader, unlike that of the `zstandard` package, notices a file that was cut.
-        stream = import_pyarrow(path).input_stream(str(path), compression="zstd")
-        return io.BufferedReader(stream)
-    return path.open("rb")
+def file_content(path: Path) -> bytes | mmap.mmap:
+    """All bytes of a file: mapped if it is plain, in memory if it is compressed."""
+    with open_bytes(path) as file:
+        if path.suffix in COMPRESSIONS:
+            return file.read()
+        if path.stat().st_size == 0:  # which cannot be mapped
+            return b""
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def damaged(path: Path, error: Exception) -> InputError:
+    """The error for a file that cannot be read to its end."""
+    return InputError(
+        f"A data file is truncated or damaged ({error}); copy it again. Received: {str(path)!r}."
+    )
 
 
 def import_pyarrow(path: Path) -> Any:
@@ -55,3 +97,7 @@ def import_pyarrow(path: Path) -> Any:
             f"Received: {str(path)!r}."
         ) from error
     return pa
+
+
+def _open_plain(path: Path) -> IO[bytes]:
+    return path.open("rb")

@@ -5,26 +5,31 @@ Knows nothing of encoding.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from xtr_tf.collections.compression import COMPRESSIONS, uncompressed_suffix
-from xtr_tf.collections.document import UNKNOWN_LANGUAGE, Document
-from xtr_tf.collections.records import ID_FIELDS, LANGUAGE_FIELDS, READERS, TEXT_FIELDS, BadRecord, Record
+from xtr_tf.collections.bad_records import OnBadRecord, ignore
+from xtr_tf.collections.compression import COMPRESSIONS, find_file, uncompressed_suffix
+from xtr_tf.collections.document import UNKNOWN_LANGUAGE, Document, id_field
+from xtr_tf.collections.records import READERS, SELF_COMPRESSED
 from xtr_tf.errors import InputError
+
+# What the corpus is called in a folder that holds queries and judgements as well: BEIR's name for
+# it, and that of MS MARCO and LoTTE.
+_NAMES = ("corpus.jsonl", "collection.tsv")
 
 
 class CorpusReader:
-    """Iterates over the documents of a file, a folder or a BEIR folder.
+    """Iterates over the documents of a file, a folder, or a test collection's folder.
 
-    The format is told by the suffix: `.jsonl` (or `.json`, one object a line all the same), `.tsv`,
-    `.parquet` or `.tfrecord`, the first two also with `.gz` or `.zst`, the last with `.gz`. The
-    files of a folder are read in the order of their names; of a BEIR folder (one with
-    `corpus.jsonl`) only that file. Fields are `_id` (or `id`, `docid`), `text` (or `contents`),
-    `title` and `language` (or `lang`).
+    The format is told by the suffix: `.jsonl` (or `.json`, one object per line all the same), `.tsv`,
+    `.parquet` or `.tfrecord`, the first two also with `.gz`, `.xz`, `.bz2` or `.zst`, the last with
+    `.gz`. The files of a folder are read in the order of their names; of a folder with `corpus.jsonl`
+    or `collection.tsv` only that file. What fields a document has is said by `Document.from_fields`.
 
     A record that is no document (invalid UTF-8 or JSON, no id, no text, an id that has been
     seen) is left out and counted; of documents with one id the first stays. The ids seen take
@@ -33,6 +38,7 @@ class CorpusReader:
     Args:
         path: The file or folder.
         language: Language of documents that do not name one.
+        on_bad: Told of records that are left out.
 
     Attributes:
         files: What is read, in order.
@@ -44,12 +50,22 @@ class CorpusReader:
             or changes before the end of the iteration; at the end, if there were no documents.
     """
 
-    def __init__(self, path: str | Path, language: str = UNKNOWN_LANGUAGE) -> None:
+    def __init__(
+        self, path: str | Path, language: str = UNKNOWN_LANGUAGE, on_bad: OnBadRecord = ignore
+    ) -> None:
         self.files = _find_files(Path(path))
         self.skipped: Counter[str] = Counter()
         self.first_skipped: dict[str, str] = {}
         self._language = language
         self._path = path
+        self._on_bad = on_bad
+        self._only: Container[str] | None = None
+
+    def only(self, ids: Container[str]) -> CorpusReader:
+        """The same corpus reduced to some documents; what others look like does not matter then."""
+        reduced = copy.copy(self)
+        reduced.skipped, reduced.first_skipped, reduced._only = Counter(), {}, ids
+        return reduced
 
     def __iter__(self) -> Iterator[Document]:
         self.skipped.clear()
@@ -57,48 +73,45 @@ class CorpusReader:
         seen: set[bytes] = set()
         before = [_state(file) for file in self.files]
         for file in self.files:
-            reader = READERS[uncompressed_suffix(file)]
-            for number, record in enumerate(reader(file), start=1):
-                document = self._check(record, seen)
-                if isinstance(document, BadRecord):
-                    self.skipped[document.reason] += 1
-                    self.first_skipped.setdefault(document.reason, f"{file.name}:{number}")
-                else:
+            for number, fields in READERS[uncompressed_suffix(file)](file, self._skip):
+                try:
+                    document = self._document(fields, seen)
+                except ValueError as error:
+                    self._skip(file, number, str(error))
+                    continue
+                if document is not None:
                     yield document
         self._check_unchanged(before)
-        if not seen:
+        if not seen and self._only is None:
             raise InputError(
                 "The corpus has no document that can be encoded; check its files and field names. "
                 f"Received: {str(self._path)!r} ({dict(self.skipped) or 'no records'})."
             )
 
-    def _check(self, record: Record, seen: set[bytes]) -> Document | BadRecord:
-        document = record if isinstance(record, BadRecord) else self._document(record)
-        if isinstance(document, BadRecord):
-            return document
-        try:
-            key = hashlib.blake2b(document.id.encode(), digest_size=16).digest()
-            document.full_text.encode()
-        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell
-            return BadRecord("invalid UTF-8")
+    def records(self) -> Iterator[Mapping[str, Any]]:
+        """The records of all files as they stand, whether they are documents or not."""
+        for file in self.files:
+            for _, fields in READERS[uncompressed_suffix(file)](file, ignore):
+                yield fields
+
+    def _document(self, fields: Mapping[str, Any], seen: set[bytes]) -> Document | None:
+        """The document of a record, or None if it is not wanted; `ValueError` if it is none."""
+        identifier = id_field(fields)
+        if not identifier:
+            raise ValueError("no id")
+        if self._only is not None and identifier not in self._only:
+            return None
+        document = Document.from_fields(fields, self._language)
+        key = hashlib.blake2b(identifier.encode(), digest_size=16).digest()
         if key in seen:
-            return BadRecord("duplicate id")
+            raise ValueError("duplicate id")
         seen.add(key)
         return document
 
-    def _document(self, fields: Any) -> Document | BadRecord:
-        identifier = _first(fields, ID_FIELDS)
-        if isinstance(identifier, int) and not isinstance(identifier, bool):
-            identifier = str(identifier)
-        text, title = _first(fields, TEXT_FIELDS), _first(fields, ("title",))
-        language = _first(fields, LANGUAGE_FIELDS)
-        if identifier is None or identifier == "":
-            return BadRecord("no id")
-        if not all(isinstance(value, str | None) for value in (identifier, text, title, language)):
-            return BadRecord("a field is not a string")
-        if not (text or "").strip() and not (title or "").strip():
-            return BadRecord("empty")
-        return Document(identifier, text or "", title or "", language or self._language)
+    def _skip(self, file: Path, number: int, reason: str) -> None:
+        self.skipped[reason] += 1
+        self.first_skipped.setdefault(reason, f"{file.name}:{number}")
+        self._on_bad(file, number, reason)
 
     def _check_unchanged(self, before: list[tuple[int, int]]) -> None:
         for file, state in zip(self.files, before, strict=True):
@@ -111,24 +124,36 @@ class CorpusReader:
 
 def _find_files(path: Path) -> tuple[Path, ...]:
     if path.is_dir():
-        beir = [file for suffix in ("", *COMPRESSIONS) if (file := path / f"corpus.jsonl{suffix}").is_file()]
-        files = beir[:1] or sorted(file for file in path.iterdir() if _is_known(file) and file.is_file())
+        for name in _NAMES:
+            if found := find_file(path, name):
+                return (found,)
+        _refuse_other_files_of_a_collection(path)
+        files = sorted(file for file in path.iterdir() if _is_known(file) and file.is_file())
     else:
         files = [path] if path.is_file() and _is_known(path) else []
     if not files:
         raise InputError(
-            "A corpus is a .jsonl, .tsv, .parquet or .tfrecord file (.gz or .zst too), or a folder of them. "
+            "A corpus is a .jsonl, .tsv, .parquet or .tfrecord file (the first two also compressed as "
+            f"{', '.join(COMPRESSIONS)}), or a folder of them. "
             f"Received: {str(path)!r}{'' if path.exists() else ', which does not exist'}."
         )
     return tuple(files)
 
 
+def _refuse_other_files_of_a_collection(folder: Path) -> None:
+    """Queries and judgements have the suffixes of documents, and must never be taken for them."""
+    others = sorted({*folder.glob("queries.*"), *folder.glob("qrels.*"), *folder.glob("qrels")})
+    if others:
+        raise InputError(
+            f"The folder has queries or judgements, but no {' or '.join(_NAMES)} (plain or "
+            f"{', '.join(COMPRESSIONS)}); put the corpus there, or name its file. "
+            f"Received: {str(folder)!r}, which has {others[0].name}."
+        )
+
+
 def _is_known(path: Path) -> bool:
     suffix = uncompressed_suffix(path)
-    if suffix not in READERS:
-        return False
-    readable = {".parquet": (".parquet",), ".tfrecord": (".tfrecord", ".gz")}
-    return path.suffix in readable.get(suffix, (suffix, *COMPRESSIONS))
+    return suffix in READERS and path.suffix in SELF_COMPRESSED.get(suffix, (suffix, *COMPRESSIONS))
 
 
 def _state(file: Path) -> tuple[int, int]:
@@ -137,7 +162,3 @@ def _state(file: Path) -> tuple[int, int]:
     except FileNotFoundError:
         return (-1, -1)
     return (status.st_size, status.st_mtime_ns)
-
-
-def _first(fields: Any, names: tuple[str, ...]) -> Any:
-    return next((fields[name] for name in names if fields.get(name) is not None), None)

@@ -1,13 +1,30 @@
-"""One question of a test collection."""
+"""A test collection: queries over a corpus, and what is known of the right answers.
+
+What all layouts have in common. The files of each are its own module's business.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import random
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
-from xtr_tf.collections.document import UNKNOWN_LANGUAGE, Document
+from xtr_tf.collections.bad_records import OnBadRecord, refuse
+from xtr_tf.collections.corpus import CorpusReader
+from xtr_tf.collections.document import (
+    LANGUAGE_FIELDS,
+    TEXT_FIELDS,
+    UNKNOWN_LANGUAGE,
+    Document,
+    first_value,
+    id_field,
+    text_field,
+)
+from xtr_tf.collections.judgements import Judgements
+from xtr_tf.collections.lines import read_columns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,9 +45,23 @@ class Query:
     group: str = ""
     answers: tuple[str, ...] = ()
 
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any], language: str = UNKNOWN_LANGUAGE) -> Query:
+        """The query of a record with the fields of a document.
 
-#: Document id to grade, by query id.
-Judgements = Mapping[str, Mapping[str, int]]
+        Raises:
+            ValueError: The record is no query; the message says why in a few words.
+        """
+        identifier, text = id_field(fields), text_field(fields, TEXT_FIELDS)
+        if not identifier or first_value(fields, TEXT_FIELDS) is None:
+            raise ValueError("no text" if identifier else "no id")
+        return cls(identifier, text, text_field(fields, LANGUAGE_FIELDS) or language)
+
+
+def read_query_columns(path: Path, language: str, on_bad: OnBadRecord = refuse) -> Iterator[Query]:
+    """Queries that stand one per line as an id and a text between a tab, as MS MARCO's and MIRACL's do."""
+    for _, (identifier, text) in read_columns(path, 2, on_bad):
+        yield Query(identifier, text, language)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +81,8 @@ class Dataset:
         language: Of its documents, or `und` where they differ.
         ignores_own_document: Whether a document with the query's own id is no result, because the
             queries are documents of the corpus.
-        unjudged_queries: Queries of the files that nothing is known about, left out of `queries`.
-        unknown_queries: Judged queries that have no text, left out too.
+        unjudged_queries: How many queries of the files nothing is known about; left out of `queries`.
+        unknown_queries: Ids of judged queries that have no text, left out too.
     """
 
     name: str
@@ -64,12 +95,51 @@ class Dataset:
     language: str = UNKNOWN_LANGUAGE
     ignores_own_document: bool = False
     unjudged_queries: int = 0
-    unknown_queries: int = 0
+    unknown_queries: tuple[str, ...] = ()
+
+    @classmethod
+    def of_judged_queries(
+        cls,
+        name: str,
+        queries: Iterable[Query],
+        judgements: Judgements,
+        corpus: Iterable[Document],
+        **others: Any,
+    ) -> Dataset:
+        """The dataset of those `queries` that are judged; the rest are counted.
+
+        Args:
+            name: As in the class.
+            queries: All queries of the files.
+            judgements: All judgements of the files.
+            corpus: As in the class.
+            others: Further attributes.
+        """
+        asked = list(queries)
+        judged = tuple(query for query in asked if query.id in judgements)
+        asked_ids = {query.id for query in judged}
+        known = {query: grades for query, grades in judgements.items() if query in asked_ids}
+        languages = {query.language for query in judged}
+        return cls(
+            name=name,
+            queries=judged,
+            judgements=known,
+            corpus=corpus,
+            language=languages.pop() if len(languages) == 1 else UNKNOWN_LANGUAGE,
+            unjudged_queries=len(asked) - len(judged),
+            unknown_queries=tuple(query for query in judgements if query not in known),
+            **others,
+        )
 
     @property
     def is_judged_by_answers(self) -> bool:
         """Whether relevance is told by answer strings."""
         return not self.judgements
+
+    def documents(self, ids: Container[str]) -> dict[str, Document]:
+        """Some documents of the corpus by id, as far as they are there."""
+        corpus = self.corpus.only(ids) if isinstance(self.corpus, CorpusReader) else self.corpus
+        return {document.id: document for document in corpus if document.id in ids}
 
     def sample(self, count: int, seed: int = 0) -> Dataset:
         """The same dataset with at most `count` of its queries, chosen by `seed`, in their order."""

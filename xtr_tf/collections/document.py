@@ -1,12 +1,22 @@
-"""A document of a corpus, as it is read and as it is kept beside its vectors. No TensorFlow."""
+"""A document of a corpus, as it is read and as it is kept next to its vectors. No TensorFlow.
+
+Which fields of a record make a document is said here once, for every format and every reader.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 UNKNOWN_LANGUAGE = "und"
+
+ID_FIELDS = ("_id", "id", "docid")
+TEXT_FIELDS = ("text", "contents")
+TITLE_FIELDS = ("title",)
+LANGUAGE_FIELDS = ("language", "lang")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,7 +24,7 @@ class Document:
     """One document.
 
     Attributes:
-        id: Unique in its corpus.
+        id: Unique in its corpus; empty if the data gives none, as training pairs need not.
         text: The body. Empty in a document read back from a directory that keeps no texts.
         title: May be empty.
         language: BCP 47 code; `und` if not known.
@@ -25,15 +35,61 @@ class Document:
     title: str = ""
     language: str = UNKNOWN_LANGUAGE
 
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any], language: str = UNKNOWN_LANGUAGE) -> Document:
+        """The document of a record, whatever format it stood in.
+
+        Args:
+            fields: `_id` (or `id`, `docid`), `text` (or `contents`), `title` and `language` (or
+                `lang`); others are passed over. A text or a title is needed.
+            language: Of a document that does not name one.
+
+        Raises:
+            ValueError: The record is no document; the message says why in a few words.
+        """
+        text, title = text_field(fields, TEXT_FIELDS), text_field(fields, TITLE_FIELDS)
+        named = text_field(fields, LANGUAGE_FIELDS)
+        document = cls(id_field(fields), text, title, named or language)
+        if not text.strip() and not title.strip():
+            raise ValueError("empty")
+        return document
+
     @property
     def full_text(self) -> str:
-        """What is encoded, and what character spans count in: `"{title} {text}"`, or the text alone."""
+        """What is encoded, and what character spans count in: `"{title} {text}"`, or only the text."""
         return _full_text(self.title, self.text)
 
     @property
     def content_hash(self) -> str:
         """Equal for two documents exactly when they are encoded from the same string."""
         return hashlib.blake2b(self.full_text.encode(), digest_size=16).hexdigest()
+
+
+def id_field(fields: Mapping[str, Any]) -> str:
+    """The id of a record, which may be an integer; empty if it has none."""
+    value = first_value(fields, ID_FIELDS)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return text_field(fields, ID_FIELDS)
+
+
+def text_field(fields: Mapping[str, Any], names: Sequence[str]) -> str:
+    """The first of some fields that is there; empty if none is, `ValueError` if it is no text."""
+    value = first_value(fields, names)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ValueError("a field is not a string")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:  # half of a surrogate pair, which JSON can spell
+        raise ValueError("invalid UTF-8") from error
+    return value
+
+
+def first_value(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
+    """The first of some fields that is there and not null, or None."""
+    return next((fields[name] for name in names if fields.get(name) is not None), None)
 
 
 @dataclasses.dataclass(frozen=True)

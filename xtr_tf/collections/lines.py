@@ -1,44 +1,32 @@
-"""Lines of text files, compressed or not: one after the other, or any of them by number."""
+"""Lines of text files: one after the other, any of them by number, or cut into columns.
+
+Every reader of text goes through `read_lines` or `LineFile`. Knows nothing of documents or queries.
+"""
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
-import mmap
-import zlib
+import codecs
+import csv
+import io
+import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-from xtr_tf.errors import InputError
-
-_OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-#: What reading a damaged file raises.
-DAMAGE = (EOFError, lzma.LZMAError, zlib.error, OSError)
-
-
-def open_bytes(path: Path) -> IO[bytes]:
-    """Opens a file for reading, decompressing by its suffix."""
-    try:
-        return _OPENERS.get(path.suffix, open)(path, "rb")
-    except OSError as error:
-        raise InputError(
-            f"A data file cannot be read ({error.strerror}). Received: {str(path)!r}."
-        ) from error
+from xtr_tf.collections.bad_records import OnBadRecord, refuse
+from xtr_tf.collections.compression import file_content, open_bytes
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yields numbers, from 1, and lines without their end; blank lines are left out."""
+    """Numbers, from 1, and lines without their end; blank lines and a byte order mark are left out."""
     with open_bytes(path) as file:
-        try:
-            for number, line in enumerate(file, start=1):
-                if stripped := line.rstrip(b"\r\n"):
-                    yield number, stripped
-        except DAMAGE as error:
-            raise damaged(path, error) from error
+        for number, line in enumerate(file, start=1):
+            content = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+            if content.strip():
+                yield number, content.rstrip(b"\r\n")
 
 
 class LineFile:
@@ -68,19 +56,59 @@ class LineFile:
         return self._content[self._bounds[index] : self._bounds[index + 1]].rstrip(b"\r\n")
 
 
-def file_content(path: Path) -> bytes | mmap.mmap:
-    """All bytes of a file: mapped if it is plain, in memory if it is compressed."""
-    with open_bytes(path) as file:
-        if path.suffix in _OPENERS:
-            try:
-                return file.read()
-            except DAMAGE as error:
-                raise damaged(path, error) from error
-        if path.stat().st_size == 0:
-            return b""
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+def decode(line: bytes) -> str:
+    """The text of a line; a `ValueError` says that it is none."""
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError("invalid UTF-8") from error
 
 
-def damaged(path: Path, error: Exception) -> InputError:
-    """The error for a file that cannot be read to its end."""
-    return InputError(f"A data file is damaged ({error}); fetch it again. Received: {str(path)!r}.")
+def parse_object(line: bytes) -> dict[str, Any]:
+    """The JSON object of a line; a `ValueError` says why it is none."""
+    text = decode(line)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError("invalid JSON") from error
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    return value
+
+
+def read_objects(path: Path, on_bad: OnBadRecord = refuse) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Numbers of lines and their JSON objects."""
+    for number, line in read_lines(path):
+        try:
+            value = parse_object(line)
+        except ValueError as error:
+            on_bad(path, number, str(error))
+        else:
+            yield number, value
+
+
+def read_columns(path: Path, count: int, on_bad: OnBadRecord = refuse) -> Iterator[tuple[int, list[str]]]:
+    """Numbers of lines and their `count` columns between tabs, of which the first must not be empty."""
+    for number, line in read_lines(path):
+        try:
+            columns = decode(line).split("\t")
+        except ValueError as error:
+            on_bad(path, number, str(error))
+            continue
+        if len(columns) == count and columns[0]:
+            yield number, columns
+        else:
+            on_bad(path, number, f"{count} columns between tabs are needed, not {len(columns)}")
+
+
+def read_quoted(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Numbers and columns of a tab-separated file whose fields may be quoted, as DPR's are."""
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    with open_bytes(path) as file, io.TextIOWrapper(file, "utf-8", newline="") as text:
+        reader = csv.reader(text, delimiter="\t")
+        try:
+            for row in reader:
+                if row:
+                    yield reader.line_num, row
+        except (csv.Error, UnicodeDecodeError) as error:
+            refuse(path, reader.line_num + 1, str(error))

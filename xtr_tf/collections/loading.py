@@ -8,7 +8,8 @@ from pathlib import Path
 from xtr_tf.collections.beir import is_beir, load_beir
 from xtr_tf.collections.dataset import Dataset
 from xtr_tf.collections.lotte import is_lotte, load_lotte
-from xtr_tf.collections.miracl import is_miracl, is_miracl_corpus, load_miracl
+from xtr_tf.collections.miracl import is_miracl, load_miracl
+from xtr_tf.collections.ms_marco import is_ms_marco, load_ms_marco
 from xtr_tf.collections.open_qa import load_entity_questions, load_questions, question_files, relation_files
 from xtr_tf.errors import InputError
 
@@ -16,8 +17,8 @@ from xtr_tf.errors import InputError
 def load_datasets(paths: Iterable[str | Path], split: str | None = None) -> list[Dataset]:
     """Loads every dataset in some folders.
 
-    A folder may be a dataset (BEIR's layout, MIRACL's, LoTTE's or DPR's), or a collection:
-    a folder of such folders, whose datasets are averaged.
+    A folder may be a dataset (BEIR's layout, MS MARCO's, MIRACL's, LoTTE's or DPR's), or a
+    collection: a folder of such folders, whose datasets are averaged.
 
     Args:
         paths: The folders.
@@ -57,8 +58,8 @@ def _load_folder(folder: Path, split: str | None) -> list[Dataset]:
         found += _load_dataset(child / (split or "test"), split, collection=folder.name)
     if not found:
         raise InputError(
-            "A dataset folder has BEIR's files (corpus.jsonl, queries.jsonl, qrels/), or MIRACL's, LoTTE's "
-            f"or DPR's, or folders with them. Received: {str(folder)!r}."
+            "A dataset folder has BEIR's files (corpus.jsonl, queries.jsonl, qrels/), or MS MARCO's, "
+            f"MIRACL's, LoTTE's or DPR's, or folders with them. Received: {str(folder)!r}."
         )
     return found
 
@@ -66,13 +67,13 @@ def _load_folder(folder: Path, split: str | None) -> list[Dataset]:
 def _load_dataset(folder: Path, split: str | None, collection: str) -> list[Dataset]:
     """The datasets that `folder` itself holds, none if it has no layout that is known."""
     if is_beir(folder):
-        return [load_beir(folder, split, collection)]
+        return [load_beir(folder, split, collection=collection)]
     if is_lotte(folder):
         return load_lotte(folder)
+    if is_ms_marco(folder):
+        return [load_ms_marco(folder, split)]
     if is_miracl(folder):
-        return [load_miracl(folder, split)]
-    if not folder.is_dir() or is_miracl_corpus(folder):
-        return []
+        return load_miracl(folder, split)
     datasets = [load_questions(path) for path in question_files(folder, split or "test")]
     if relation_files(folder, split or "test"):
         datasets.append(load_entity_questions(folder, split))

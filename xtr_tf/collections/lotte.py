@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from xtr_tf.collections.bad_records import refuse
+from xtr_tf.collections.compression import find_file, require_file
 from xtr_tf.collections.corpus import CorpusReader
 from xtr_tf.collections.dataset import Dataset, Query
-from xtr_tf.collections.tables import bad_line, find_file, read_columns, read_objects
+from xtr_tf.collections.lines import read_columns, read_objects
 
 _KINDS = ("search", "forum")
 
@@ -30,21 +32,23 @@ def load_lotte(folder: Path) -> list[Dataset]:
 
 def _load_kind(folder: Path, kind: str, path: Path) -> Dataset:
     queries, judgements = [], {}
-    for number, record in enumerate(read_objects(path, ("qid", "query", "answer_pids")), start=1):
-        if not isinstance(record["answer_pids"], list):
-            raise bad_line(path, number, "must have a list of passages, `answer_pids`")
-        identifier = str(record["qid"])
-        queries.append(Query(identifier, str(record["query"]), "en"))
-        judgements[identifier] = {str(passage): 1 for passage in record["answer_pids"]}
+    for number, fields in read_objects(path):
+        if not fields.keys() >= {"qid", "query", "answer_pids"} or not isinstance(
+            fields["answer_pids"], list
+        ):
+            refuse(path, number, "a question has `qid`, `query` and a list of passages, `answer_pids`")
+        identifier = str(fields["qid"])
+        queries.append(Query(identifier, str(fields["query"]), "en"))
+        judgements[identifier] = {str(passage): 1 for passage in fields["answer_pids"]}
     asked = find_file(folder, f"questions.{kind}.tsv")
     return Dataset(
         name=f"lotte/{folder.parent.name}/{folder.name}/{kind}",
         queries=tuple(queries),
         judgements=judgements,
-        corpus=CorpusReader(folder / "collection.tsv", "en"),
+        corpus=CorpusReader(require_file(folder, "collection.tsv"), "en"),
         metric="Success@5",
         collection=f"LoTTE {kind}",
         in_average=False,
         language="en",
-        unjudged_queries=0 if asked is None else sum(1 for _ in read_columns(asked, (2,))) - len(queries),
+        unjudged_queries=0 if asked is None else sum(1 for _ in read_columns(asked, 2)) - len(queries),
     )

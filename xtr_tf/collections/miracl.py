@@ -1,72 +1,91 @@
-"""MIRACL: `miracl-v1.0-LANGUAGE/{topics,qrels}` beside `miracl-corpus-v1.0-LANGUAGE/docs-*.jsonl.gz`.
+"""MIRACL: `miracl-v1.0-LANGUAGE/{topics,qrels}` next to `miracl-corpus-v1.0-LANGUAGE/docs-*.jsonl.gz`.
 
 [MIRACL](https://arxiv.org/abs/2210.09984), 18 languages, measured by nDCG@10 and averaged over languages.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
+from xtr_tf.collections.bad_records import OnBadRecord, ignore, refuse
 from xtr_tf.collections.corpus import CorpusReader
-from xtr_tf.collections.dataset import Dataset, Query
-from xtr_tf.collections.tables import read_columns, read_judgements
+from xtr_tf.collections.dataset import Dataset, read_query_columns
+from xtr_tf.collections.judgements import read_judgements
 from xtr_tf.errors import InputError
 
-_PREFIX = "miracl-v1.0-"
-_CORPUS_PREFIX = "miracl-corpus-v1.0-"
+_TOPICS = "topics.miracl-*.tsv*"
 
 
 def is_miracl(folder: Path) -> bool:
-    """Whether `folder` holds the topics and judgements of one language."""
-    return folder.name.startswith(_PREFIX) and all((folder / part).is_dir() for part in ("topics", "qrels"))
+    """Whether `folder` is that of one language: its topics stand in it, or in `topics` below it."""
+    return any(folder.glob(_TOPICS)) or any((folder / "topics").glob(_TOPICS))
 
 
-def is_miracl_corpus(folder: Path) -> bool:
-    """Whether `folder` holds the passages of one language, which belong to another folder's topics."""
-    return folder.name.startswith(_CORPUS_PREFIX)
+def has_miracl(folder: Path) -> bool:
+    """Whether there is a language anywhere below `folder`."""
+    return any(folder.rglob(_TOPICS))
 
 
-def load_miracl(folder: Path, split: str | None = None) -> Dataset:
-    """Loads one language; the judgements that are published are those of `train` and, by default, `dev`.
+def load_miracl(
+    folder: Path,
+    split: str | None = None,
+    *,
+    language: str | None = None,
+    on_bad: OnBadRecord | None = None,
+) -> list[Dataset]:
+    """Loads every language below a folder.
 
-    The corpus is looked for beside the folder, inside it, or in a `miracl-corpus` folder beside it.
+    The files may lie anywhere below it; the corpus may also lie next to it, or in a folder
+    `miracl-corpus` next to it or to the folder above it.
+
+    Args:
+        folder: The folder of one language or of several.
+        split: Which topics; the judgements that are published are those of `train` and `dev`, which is
+            taken if not given.
+        language: The only language to load; all if not given.
+        on_bad: Told of bad records; if not given, those of the corpus are left out, others refused.
+
+    Raises:
+        InputError: There is no such split or language, or a file of it is missing.
     """
     split = split or "dev"
-    language = folder.name.removeprefix(_PREFIX)
-    topics = folder / "topics" / f"topics.{folder.name}-{split}.tsv"
-    qrels = folder / "qrels" / f"qrels.{folder.name}-{split}.tsv"
-    for path in (topics, qrels):
-        if not path.is_file():
-            raise InputError(
-                f"MIRACL's {language} has no {path.name}; download it, or choose another split. "
-                f"Received: {str(folder)!r}."
-            )
-    judgements = read_judgements(qrels)
-    asked = [columns for _, columns in read_columns(topics, (2,))]
-    queries = tuple(Query(key, text, language) for key, text in asked if key in judgements)
-    return Dataset(
+    pattern = re.compile(rf"(topics\.(miracl-.*-([a-z]+)-{re.escape(split)}\.tsv))(\..*)?")
+    datasets = []
+    for topics in sorted(folder.rglob(_TOPICS)):
+        found = pattern.fullmatch(topics.name)
+        if found is None or language not in (None, found[3]):
+            continue
+        datasets.append(_load_language(folder, topics, f"qrels.{found[2]}", found[3], on_bad))
+    if not datasets:
+        wanted = f"topics.miracl-v1.0-{language or 'LANGUAGE'}-{split}.tsv"
+        raise InputError(
+            f"No MIRACL topics of split {split!r} lie below the folder ({wanted}); download them, or choose "
+            f"another split. Received: {str(folder)!r}."
+        )
+    return datasets
+
+
+def _load_language(
+    folder: Path, topics: Path, qrels_name: str, language: str, on_bad: OnBadRecord | None
+) -> Dataset:
+    qrels = next(iter(sorted(folder.rglob(f"{qrels_name}*"))), None)
+    corpus = next(_corpus_folders(folder, language), None)
+    if qrels is None or corpus is None:
+        missing = qrels_name if qrels is None else f"miracl-corpus-v1.0-{language}, next to it"
+        raise InputError(f"A MIRACL folder lacks {missing}. Received: {str(folder)!r}.")
+    return Dataset.of_judged_queries(
         name=f"miracl/{language}",
-        queries=queries,
-        judgements={query.id: judgements[query.id] for query in queries},
-        corpus=CorpusReader(_corpus_folder(folder, language), language),
+        queries=read_query_columns(topics, language, on_bad or refuse),
+        judgements=read_judgements(qrels, on_bad or refuse),
+        corpus=CorpusReader(corpus, language, on_bad or ignore),
         collection="MIRACL",
-        language=language,
-        unjudged_queries=len(asked) - len(queries),
-        unknown_queries=len(judgements) - len(queries),
     )
 
 
-def _corpus_folder(folder: Path, language: str) -> Path:
-    name = f"{_CORPUS_PREFIX}{language}"
-    for above in (
-        folder.parent,
-        folder,
-        folder.parent / "miracl-corpus",
-        folder.parent.parent / "miracl-corpus",
-    ):
-        if (above / name).is_dir():
-            return above / name
-    raise InputError(
-        f"MIRACL's passages of {language!r} are missing; put the folder {name} beside the topics. "
-        f"Received: {str(folder)!r}."
-    )
+def _corpus_folders(folder: Path, language: str) -> Iterator[Path]:
+    """Folders with the passages of a language, the nearest first."""
+    yield from (path for path in sorted(folder.rglob(f"*corpus*-{language}")) if path.is_dir())
+    for above in (folder.parent, folder.parent / "miracl-corpus", folder.parent.parent / "miracl-corpus"):
+        yield from (path for path in sorted(above.glob(f"*corpus*-{language}")) if path.is_dir())

@@ -11,9 +11,11 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from xtr_tf.collections.bad_records import refuse
+from xtr_tf.collections.compression import COMPRESSIONS, find_file
 from xtr_tf.collections.dataset import Dataset, Query
 from xtr_tf.collections.document import Document
-from xtr_tf.collections.tables import bad_line, find_file, read_quoted
+from xtr_tf.collections.lines import read_quoted
 from xtr_tf.errors import InputError
 
 _METRIC = "Top-20"
@@ -21,7 +23,7 @@ _METRIC = "Top-20"
 
 def question_files(folder: Path, split: str) -> list[Path]:
     """DPR's question files of one split in `folder`."""
-    return sorted([*folder.glob(f"*-{split}.qa.csv"), *folder.glob(f"*-{split}.qa.csv.gz")])
+    return sorted(path for suffix in ("", *COMPRESSIONS) for path in folder.glob(f"*-{split}.qa.csv{suffix}"))
 
 
 def relation_files(folder: Path, split: str) -> list[Path]:
@@ -38,11 +40,11 @@ def load_questions(path: Path) -> Dataset:
     queries = []
     for number, row in read_quoted(path):
         if len(row) != 2:
-            raise bad_line(path, number, f"must be a question and its answers between a tab, not {len(row)}")
+            refuse(path, number, f"2 columns are needed, a question and its answers, not {len(row)}")
         try:
             answers = ast.literal_eval(row[1])
-        except (ValueError, SyntaxError) as error:
-            raise bad_line(path, number, "must end with a list of answers") from error
+        except (ValueError, SyntaxError):
+            refuse(path, number, "the second column is no list of answers")
         queries.append(Query(f"{name}-{number}", row[0], "en", answers=_checked(answers, path, number)))
     return Dataset(
         name=name,
@@ -91,7 +93,7 @@ def _corpus(folder: Path) -> DprCorpus:
     corpus = DprCorpus.find(folder)
     if corpus is None:
         raise InputError(
-            "The passages of open-domain QA are missing; put psgs_w100.tsv (or .gz) beside the questions. "
+            "The passages of open-domain QA are missing; put psgs_w100.tsv (or .gz) next to the questions. "
             f"Received: {str(folder)!r}."
         )
     return corpus
@@ -99,7 +101,7 @@ def _corpus(folder: Path) -> DprCorpus:
 
 def _checked(answers: object, path: Path, number: int) -> tuple[str, ...]:
     if not isinstance(answers, list) or not answers or not all(isinstance(text, str) for text in answers):
-        raise bad_line(path, number, "must have a list of answer strings")
+        refuse(path, number, "a question has a list of answer strings")
     return tuple(answers)
 
 
@@ -122,13 +124,13 @@ class DprCorpus:
             if number == 1 and row == _HEADER:
                 continue
             if len(row) != len(_HEADER):
-                raise bad_line(self.path, number, f"must have {len(_HEADER)} columns, not {len(row)}")
+                refuse(self.path, number, f"{len(_HEADER)} columns are needed, not {len(row)}")
             identifier, text, title = row
             yield Document(identifier, text, title, "en")
 
     @classmethod
     def find(cls, folder: Path) -> DprCorpus | None:
-        """The corpus in `folder`, in the folder above it, or in a `dpr` folder beside it; or None."""
+        """The corpus in `folder`, in the folder above it, or in a `dpr` folder next to it; or None."""
         for place in (folder, folder.parent, folder.parent / "dpr"):
             if path := find_file(place, _FILE):
                 return cls(path)

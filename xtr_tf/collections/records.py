@@ -1,128 +1,76 @@
-"""The file formats of a corpus: each reader gives a file's records as they stand, good or bad.
+"""The file formats of a corpus: each reader gives the numbered records of a file as they stand.
 
-A record is a mapping of field names to values, or a `BadRecord`. What makes a document of one
-is `CorpusReader`'s business. A file that cannot be read on raises `InputError`.
+A record is a mapping of field names to values. What makes a document of one is said by
+`Document.from_fields`. A record that cannot be read is told to `on_bad`; a file that cannot be read
+to its end raises `InputError`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from xtr_tf.collections.compression import import_pyarrow, open_bytes
-from xtr_tf.errors import InputError
+from xtr_tf.collections.bad_records import OnBadRecord
+from xtr_tf.collections.compression import damaged, import_pyarrow
+from xtr_tf.collections.document import ID_FIELDS, LANGUAGE_FIELDS, TEXT_FIELDS, TITLE_FIELDS
+from xtr_tf.collections.lines import decode, read_lines, read_objects
 
-
-class BadRecord(NamedTuple):
-    """A record that is none, and why."""
-
-    reason: str
-
-
-Record = Mapping[str, Any] | BadRecord
-
-ID_FIELDS = ("_id", "id", "docid")
-TEXT_FIELDS = ("text", "contents")
-LANGUAGE_FIELDS = ("language", "lang")
-_FIELDS = frozenset({*ID_FIELDS, *TEXT_FIELDS, *LANGUAGE_FIELDS, "title"})
+_FIELDS = frozenset({*ID_FIELDS, *TEXT_FIELDS, *TITLE_FIELDS, *LANGUAGE_FIELDS})
 _PARQUET_BATCH = 1024
 
-
-def read_jsonl(path: Path) -> Iterator[Record]:
-    """One JSON object a line; blank lines are passed over."""
-    with open_bytes(path) as file:
-        for number, line in enumerate(file):
-            if line.isspace():
-                continue
-            try:
-                fields = json.loads(line.decode("utf-8-sig" if number == 0 else "utf-8"))
-            except UnicodeDecodeError:
-                yield BadRecord("invalid UTF-8")
-            except (ValueError, RecursionError):
-                yield BadRecord("invalid JSON")
-            else:
-                yield fields if isinstance(fields, dict) else BadRecord("not a JSON object")
+#: The numbers of a file's records, from 1 (of text files those of their lines), and the records.
+Records = Iterator[tuple[int, Mapping[str, Any]]]
 
 
-def read_tsv(path: Path) -> Iterator[Record]:
+def read_tsv(path: Path, on_bad: OnBadRecord) -> Records:
     """Columns between tabs, never quoted.
 
     A first line that names an id and a text says what the columns are. Without one, two
     columns are id and text, three are id, title and text.
     """
     header: list[str] | None = None
-    with open_bytes(path) as file:
-        for number, line in enumerate(file):
-            if line.isspace():
-                continue
-            try:
-                columns = line.decode("utf-8-sig" if number == 0 else "utf-8").rstrip("\r\n").split("\t")
-            except UnicodeDecodeError:
-                yield BadRecord("invalid UTF-8")
-                continue
-            if number == 0 and not (
-                set(ID_FIELDS).isdisjoint(columns) or set(TEXT_FIELDS).isdisjoint(columns)
-            ):
-                header = columns
-                continue
+    is_first = True
+    for number, line in read_lines(path):
+        try:
+            columns = decode(line).split("\t")
+        except ValueError as error:
+            on_bad(path, number, str(error))
+            continue
+        named = not (set(ID_FIELDS).isdisjoint(columns) or set(TEXT_FIELDS).isdisjoint(columns))
+        if is_first and named:
+            header = columns
+        else:
             names = header or {2: ["id", "text"], 3: ["id", "title", "text"]}.get(len(columns))
             if names is None or len(names) != len(columns):
-                yield BadRecord("wrong number of columns")
+                on_bad(path, number, "wrong number of columns")
             else:
-                yield dict(zip(names, columns, strict=True))
+                yield number, dict(zip(names, columns, strict=True))
+        is_first = False
 
 
-def read_parquet(path: Path) -> Iterator[Record]:
-    """One row a document; columns other than a document's fields are never read."""
+def read_parquet(path: Path, on_bad: OnBadRecord) -> Records:
+    """One row per document; columns other than a document's fields are never read."""
     pa = import_pyarrow(path)
     from pyarrow import parquet
 
+    number = 0
     try:
         with parquet.ParquetFile(path) as file:
             columns = [name for name in file.schema_arrow.names if name in _FIELDS]
             for batch in file.iter_batches(_PARQUET_BATCH, columns=columns):
-                yield from _rows(batch)
+                for row in _rows(batch):
+                    number += 1
+                    if row is None:
+                        on_bad(path, number, "invalid UTF-8")
+                    else:
+                        yield number, row
     except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(
-            f"A Parquet file of the corpus is truncated or damaged ({error}); copy it again. "
-            f"Received: {str(path)!r}."
-        ) from error
+        raise damaged(path, error) from error
 
 
-def read_tfrecord(path: Path) -> Iterator[Record]:
-    """`tf.train.Example`s with bytes (or, for ids, int64) features of a document's names."""
-    import tensorflow as tf
-    from google.protobuf.message import DecodeError
-
-    compression = "GZIP" if path.suffix == ".gz" else ""
-    try:
-        for serialized in tf.data.TFRecordDataset(str(path), compression_type=compression):
-            example = tf.train.Example()
-            try:
-                example.ParseFromString(serialized.numpy())
-                yield {name: _feature(feature) for name, feature in example.features.feature.items()}
-            except UnicodeDecodeError:
-                yield BadRecord("invalid UTF-8")
-            except DecodeError:
-                yield BadRecord("not a tf.train.Example")
-    except tf.errors.DataLossError as error:
-        raise InputError(
-            f"A TFRecord file of the corpus is truncated or damaged; copy it again. Received: {str(path)!r}."
-        ) from error
-
-
-READERS: Mapping[str, Callable[[Path], Iterator[Record]]] = {
-    ".jsonl": read_jsonl,
-    ".json": read_jsonl,
-    ".tsv": read_tsv,
-    ".parquet": read_parquet,
-    ".tfrecord": read_tfrecord,
-}
-
-
-def _rows(batch: Any) -> Iterator[Record]:
+def _rows(batch: Any) -> Iterator[Mapping[str, Any] | None]:
+    """The rows of a batch, None for one that is not UTF-8."""
     try:
         yield from batch.to_pylist()
     except UnicodeDecodeError:
@@ -130,7 +78,30 @@ def _rows(batch: Any) -> Iterator[Record]:
             try:
                 yield batch.slice(index, 1).to_pylist()[0]
             except UnicodeDecodeError:
-                yield BadRecord("invalid UTF-8")
+                yield None
+
+
+def read_tfrecord(path: Path, on_bad: OnBadRecord) -> Records:
+    """`tf.train.Example`s with bytes (or, for ids, int64) features of a document's names."""
+    import tensorflow as tf
+    from google.protobuf.message import DecodeError
+
+    compression = "GZIP" if path.suffix == ".gz" else ""
+    records = tf.data.TFRecordDataset(str(path), compression_type=compression)
+    try:
+        for number, serialized in enumerate(records.as_numpy_iterator(), start=1):
+            example = tf.train.Example()
+            try:
+                example.ParseFromString(serialized)
+                fields = {name: _feature(feature) for name, feature in example.features.feature.items()}
+            except UnicodeDecodeError:
+                on_bad(path, number, "invalid UTF-8")
+            except DecodeError:
+                on_bad(path, number, "not a tf.train.Example")
+            else:
+                yield number, fields
+    except tf.errors.DataLossError as error:
+        raise damaged(path, error) from error
 
 
 def _feature(feature: Any) -> Any:
@@ -140,3 +111,15 @@ def _feature(feature: Any) -> Any:
     if len(feature.int64_list.value) == 1:
         return feature.int64_list.value[0]
     return None
+
+
+#: By the suffix that is left without a compression's.
+READERS: Mapping[str, Callable[[Path, OnBadRecord], Records]] = {
+    ".jsonl": read_objects,
+    ".json": read_objects,
+    ".tsv": read_tsv,
+    ".parquet": read_parquet,
+    ".tfrecord": read_tfrecord,
+}
+#: Formats that bring their own compression, with the last suffixes they can be read under.
+SELF_COMPRESSED = {".parquet": (".parquet",), ".tfrecord": (".tfrecord", ".gz")}

@@ -188,7 +188,7 @@ def count_honestly(
     return Honesty(
         queries_not_sampled=all_queries - len(dataset.queries),
         queries_without_judgements=dataset.unjudged_queries,
-        judged_queries_without_text=dataset.unknown_queries,
+        judged_queries_without_text=len(dataset.unknown_queries),
         queries_without_relevant_documents=sum(not documents & known for documents in relevant.values()),
         records_left_out=dict(getattr(dataset.corpus, "skipped", {})),
         relevant_documents_missing=len(set().union(*relevant.values()) - known),

@@ -15,12 +15,13 @@ import numpy as np
 import tensorflow as tf
 
 from xtr_tf.collections.bad_records import BadRecords
+from xtr_tf.collections.dataset import Dataset
+from xtr_tf.collections.document import Document
 from xtr_tf.config.schema import DataConfig
 from xtr_tf.errors import InputError
 from xtr_tf.model.tokenizer import Tokenizer
 from xtr_tf.scoring.reference import rank_documents, xtr_scores
-from xtr_tf.training.data.judged import JudgedCollection
-from xtr_tf.training.data.sources import open_collections
+from xtr_tf.training.data.sources import open_datasets
 from xtr_tf.training.losses.maxsim import document_maxima
 
 _ENCODED_AT_ONCE = 32
@@ -45,22 +46,21 @@ class DevEvaluation:
 
     def __init__(self, config: DataConfig, tokenizer: Tokenizer, k_prime: int) -> None:
         bad_records = BadRecords(config.max_bad_records)
-        self._collections: list[JudgedCollection] = []
+        self._sets: list[tuple[Dataset, list[Document]]] = []
         for source in config.dev:
-            opened = open_collections(source, bad_records)
-            for collection in opened:
-                if not collection.queries or not collection.documents:
+            for dataset in open_datasets(source, bad_records):
+                if not dataset.queries:
                     raise InputError(
-                        "A development set needs documents and judged queries; check its files and split. "
-                        f"Received: {collection.name!r}, split {source.split!r}."
+                        "A development set needs judged queries; check its files and split. "
+                        f"Received: {dataset.name!r}, split {source.split!r}."
                     )
-            self._collections += opened
+                self._sets.append((dataset, list(dataset.corpus)))
         bad_records.report()
         self._tokenizer = tokenizer
         self._k_prime = k_prime
 
     def __bool__(self) -> bool:
-        return bool(self._collections)
+        return bool(self._sets)
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Measures an encoder.
@@ -74,34 +74,32 @@ class DevEvaluation:
         """
         measured: dict[str, float] = {}
         totals: dict[str, list[float]] = collections.defaultdict(list)
-        for collection in self._collections:
-            rankings = self._search(collection, encode)
-            for language, values in _measure(collection, rankings).items():
+        for dataset, documents in self._sets:
+            rankings = self._search(dataset, documents, encode)
+            for language, values in _measure(dataset, rankings).items():
                 for name, value in values.items():
                     if language:
-                        measured[f"{collection.name}/{language}/{name}"] = value
+                        measured[f"{dataset.name}/{language}/{name}"] = value
                     else:
                         totals[name].append(value)
         return {**{name: float(np.mean(values)) for name, values in totals.items()}, **measured}
 
-    def _search(self, collection: JudgedCollection, encode: Encode) -> dict[str, dict[str, float]]:
+    def _search(
+        self, dataset: Dataset, documents: Sequence[Document], encode: Encode
+    ) -> dict[str, dict[str, float]]:
         """The best documents of each query, with their scores."""
-        document_names = list(collection.documents)
-        contents = [document.content for document in collection.documents.values()]
-        documents, document_mask = _encode_all(self._tokenizer.tokenize_documents, contents, encode)
-        names = list(collection.queries)
-        queries, query_mask = _encode_all(
-            self._tokenizer.tokenize_queries, list(collection.queries.values()), encode
-        )
+        contents = [document.full_text for document in documents]
+        vectors, document_mask = _encode_all(self._tokenizer.tokenize_documents, contents, encode)
+        names = [query.id for query in dataset.queries]
+        asked = [query.text for query in dataset.queries]
+        queries, query_mask = _encode_all(self._tokenizer.tokenize_queries, asked, encode)
         rankings = {}
         for start in range(0, len(names), _QUERIES_AT_ONCE):
             rows = slice(start, start + _QUERIES_AT_ONCE)
-            scores = exact_xtr_scores(
-                queries[rows], query_mask[rows], documents, document_mask, self._k_prime
-            )
+            scores = exact_xtr_scores(queries[rows], query_mask[rows], vectors, document_mask, self._k_prime)
             for name, *ranked in zip(names[rows], *rank_documents(scores, _RANKED), strict=True):
                 rankings[name] = {
-                    document_names[ordinal]: float(score)
+                    documents[ordinal].id: float(score)
                     for ordinal, score in zip(*ranked, strict=True)
                     if ordinal >= 0
                 }
@@ -162,20 +160,18 @@ def _parts(values: Sequence[str] | np.ndarray, size: int) -> Iterator[Sequence[s
         yield values[start : start + size]
 
 
-def _measure(
-    collection: JudgedCollection, rankings: dict[str, dict[str, float]]
-) -> dict[str, dict[str, float]]:
+def _measure(dataset: Dataset, rankings: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
     """Metrics of each language, and under the empty name of all queries."""
     import ir_measures
     from ir_measures import RR, nDCG
 
     metrics = {"MRR@10": RR @ 10, "nDCG@10": nDCG @ 10}
-    judgements = {name: grades for name, grades in collection.judgements.items() if name in rankings}
+    languages = {query.id: query.language for query in dataset.queries}
     values: dict[str, dict[str, list[float]]] = collections.defaultdict(lambda: collections.defaultdict(list))
-    for measured in ir_measures.iter_calc(list(metrics.values()), judgements, rankings):
+    for measured in ir_measures.iter_calc(list(metrics.values()), dataset.judgements, rankings):
         for name, metric in metrics.items():
             if measured.measure == metric:
-                for language in ("", collection.languages[measured.query_id]):
+                for language in ("", languages[measured.query_id]):
                     values[language][name].append(measured.value)
     return {
         language: {name: float(np.mean(of_queries)) for name, of_queries in by_name.items()}

@@ -1,8 +1,11 @@
-"""A document as the data gives it."""
+"""Training examples: a query with documents that answer it and documents that do not.
+
+What an example is, how a line or a record becomes one, and how a source gives them by number. Knows
+nothing of sampling, tokens or batches.
+"""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -11,64 +14,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from xtr_tf.collections.bad_records import BadRecords
-from xtr_tf.collections.lines import LineFile
-
-
-class Document(NamedTuple):
-    """A passage.
-
-    Attributes:
-        id: Name within its data set; empty if the data gives none.
-        title: Title, possibly empty.
-        text: The passage itself.
-        teacher_score: A teacher's score for the query it was listed with; NaN if none.
-    """
-
-    id: str
-    title: str
-    text: str
-    teacher_score: float = math.nan
-
-    @property
-    def content(self) -> str:
-        """What is encoded: the title before the text, if there is one."""
-        return f"{self.title} {self.text}" if self.title else self.text
-
-    @classmethod
-    def from_json(cls, value: Any) -> Document:
-        """Reads a plain text, or an object with `text` and optional `id` or `_id`, `title`, `score`.
-
-        Raises:
-            ValueError: It is neither; the message says why.
-        """
-        if isinstance(value, str):
-            value = {"text": value}
-        if not isinstance(value, dict):
-            raise ValueError("a document is neither a text nor an object")
-        identity = first_value(value, "id", "_id", "docid")
-        title, text = value.get("title") or "", value.get("text")
-        if not isinstance(text, str) or not isinstance(title, str):
-            raise ValueError("a document has no `text`, or a `title` that is not text")
-        if not text.strip() and not title.strip():
-            raise ValueError("a document is empty")
-        require_utf8("a document", identity, title, text)
-        score = value.get("score")
-        if score is not None and not isinstance(score, int | float):
-            raise ValueError("a document's `score` is not a number")
-        return cls(identity, title, text, math.nan if score is None else float(score))
-
-
-def first_value(record: dict[str, Any], *names: str) -> str:
-    """Returns the first field that is there and not null, as text; empty if there is none."""
-    return str(next((record[name] for name in names if record.get(name) is not None), ""))
-
-
-def require_utf8(what: str, *texts: str) -> None:
-    """Raises `ValueError` if a text cannot be encoded: JSON can spell halves of characters."""
-    try:
-        "".join(texts).encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"{what} is not UTF-8") from error
+from xtr_tf.collections.document import (
+    LANGUAGE_FIELDS,
+    UNKNOWN_LANGUAGE,
+    Document,
+    id_field,
+    text_field,
+)
+from xtr_tf.collections.lines import LineFile, decode, parse_object
 
 
 class TrainingExample(NamedTuple):
@@ -80,21 +33,29 @@ class TrainingExample(NamedTuple):
         positives: Documents that answer it, at least one.
         negatives: Documents that do not although they look so.
         language: Language code, such as `en`.
+        teacher_scores: A teacher's scores of the positives, then of the negatives, NaN where it gave
+            none; empty if it gave none at all.
     """
 
     id: str
     query: str
     positives: tuple[Document, ...]
     negatives: tuple[Document, ...] = ()
-    language: str = "und"
+    language: str = UNKNOWN_LANGUAGE
+    teacher_scores: tuple[float, ...] = ()
+
+    def teacher_score(self, index: int) -> float:
+        """The score of a document, counted through the positives and then the negatives; NaN if none."""
+        return self.teacher_scores[index] if self.teacher_scores else math.nan
 
     @classmethod
     def from_json(cls, record: Any, language: str) -> TrainingExample:
         """Reads a pair or triple from a JSON object.
 
-        The full form has `query`, `positives` and `negatives` (lists of documents, see
-        `Document.from_json`), `id` and `language`. Short forms are `positive` and `negative`
-        for one document each, and `title` and `text` at the top for a single positive.
+        The full form has `query`, `positives` and `negatives`, `id` and `language`. Positives and
+        negatives are lists of documents: texts, or objects with the fields of `Document.from_fields`
+        and a teacher's `score`, of which only a text is needed. Short forms are `positive` and
+        `negative` for one document each, and `title` and `text` at the top for a single positive.
 
         Args:
             record: The decoded object.
@@ -105,32 +66,51 @@ class TrainingExample(NamedTuple):
         """
         if not isinstance(record, dict):
             raise ValueError("the record is not an object")
-        query = record.get("query")
-        if not isinstance(query, str) or not query.strip():
+        query = text_field(record, ("query",))
+        if not query.strip():
             raise ValueError("the record has no `query`")
-        positives = _documents(record, "positives", "positive")
+        positives = _listed(record, "positives", "positive")
         if not positives and "text" in record:
-            positives = (Document.from_json({"title": record.get("title"), "text": record["text"]}),)
+            positives = [{"title": record.get("title"), "text": record["text"]}]
         if not positives:
             raise ValueError("the record has neither `positives` nor `positive` nor `text`")
-        example = cls(
-            id=first_value(record, "id", "_id"),
+        negatives = _listed(record, "negatives", "negative")
+        scores = tuple(_score(value) for value in (*positives, *negatives))
+        return cls(
+            id=id_field(record),
             query=query,
-            positives=positives,
-            negatives=_documents(record, "negatives", "negative"),
-            language=str(record.get("language") or language),
+            positives=tuple(map(_document, positives)),
+            negatives=tuple(map(_document, negatives)),
+            language=text_field(record, LANGUAGE_FIELDS) or language,
+            teacher_scores=() if all(map(math.isnan, scores)) else scores,
         )
-        require_utf8("the record", example.id, query, example.language)
-        return example
 
 
-def _documents(record: dict[str, Any], plural: str, singular: str) -> tuple[Document, ...]:
+def _listed(record: dict[str, Any], plural: str, singular: str) -> list[Any]:
     values = record.get(plural)
     if values is None:
         values = [record[singular]] if record.get(singular) is not None else []
     if not isinstance(values, list):
         raise ValueError(f"`{plural}` is not a list")
-    return tuple(Document.from_json(value) for value in values)
+    return values
+
+
+def _document(value: Any) -> Document:
+    if isinstance(value, str):
+        value = {"text": value}
+    if not isinstance(value, dict):
+        raise ValueError("a document is neither a text nor an object")
+    try:
+        return Document.from_fields(value)
+    except ValueError as error:
+        raise ValueError(f"a document cannot be used: {error}") from error
+
+
+def _score(value: Any) -> float:
+    score = value.get("score") if isinstance(value, dict) else None
+    if score is not None and not isinstance(score, int | float):
+        raise ValueError("a document's `score` is not a number")
+    return math.nan if score is None else float(score)
 
 
 class ExampleSource(Protocol):
@@ -159,7 +139,7 @@ ParseLine = Callable[[bytes, str], TrainingExample]
 
 
 class LineSource:
-    """Examples that stand one a line in some files, parsed when they are asked for.
+    """Examples that stand one per line in some files, parsed when they are asked for.
 
     Every line is parsed once at the start, so that bad ones are found before training.
 
@@ -207,21 +187,12 @@ class LineSource:
 
 def parse_jsonl(line: bytes, language: str) -> TrainingExample:
     """Parses a JSON object, see `TrainingExample.from_json`."""
-    try:
-        record = json.loads(line)
-    except UnicodeDecodeError as error:
-        raise ValueError("the line is not UTF-8") from error
-    except json.JSONDecodeError as error:
-        raise ValueError(f"the line is not JSON ({error})") from error
-    return TrainingExample.from_json(record, language)
+    return TrainingExample.from_json(parse_object(line), language)
 
 
 def parse_tsv(line: bytes, language: str) -> TrainingExample:
     """Parses `query, positive[, negative ...]`, separated by tabs, such as MS MARCO's triples."""
-    try:
-        fields = line.decode("utf-8").split("\t")
-    except UnicodeDecodeError as error:
-        raise ValueError("the line is not UTF-8") from error
+    fields = decode(line).split("\t")
     if len(fields) < 2:
         raise ValueError("the line has fewer than two fields separated by tabs")
     if not all(field.strip() for field in fields):
@@ -230,7 +201,7 @@ def parse_tsv(line: bytes, language: str) -> TrainingExample:
     return TrainingExample(
         id="",
         query=query,
-        positives=(Document("", "", positive),),
-        negatives=tuple(Document("", "", negative) for negative in negatives),
+        positives=(Document("", positive),),
+        negatives=tuple(Document("", negative) for negative in negatives),
         language=language,
     )

@@ -16,7 +16,7 @@ import numpy as np
 from xtr_tf.collections.bad_records import BadRecords
 from xtr_tf.config.schema import DataConfig
 from xtr_tf.errors import InputError
-from xtr_tf.training.data.examples import Document, ExampleSource, TrainingExample
+from xtr_tf.training.data.examples import ExampleSource, TrainingExample
 from xtr_tf.training.data.sources import open_source
 
 
@@ -163,17 +163,17 @@ class TrainingData:
         index, visit = self._sampler(position)
         source, example = self._example(index)
         random = np.random.default_rng([self._seed, 2, index, visit])
-        positive = example.positives[random.integers(len(example.positives))]
+        positive = int(random.integers(len(example.positives)))
         count = min(self.hard_negatives, len(example.negatives))
-        places = random.permutation(len(example.negatives))[:count]
-        negatives = [_Chosen.of(source, example, example.negatives[place]) for place in places]
+        negatives = len(example.positives) + random.permutation(len(example.negatives))[:count]
         missing = [_Chosen.missing(source, example)] * (self.hard_negatives - count)
-        return [_Chosen.of(source, example, positive, is_positive=True), *negatives, *missing]
+        chosen = [_Chosen.of(source, example, index) for index in (positive, *negatives.tolist())]
+        return [*chosen, *missing]
 
     def _positive_keys(self, chosen: _Chosen) -> np.ndarray:
         keys = np.zeros([self.max_positives, 3, 2], np.int32)
-        for row, document in enumerate(chosen.example.positives):
-            keys[row] = _Chosen.of(chosen.source, chosen.example, document, is_positive=True).keys
+        for row in range(len(chosen.example.positives)):
+            keys[row] = _Chosen.of(chosen.source, chosen.example, row).keys
         return keys
 
 
@@ -191,17 +191,18 @@ class _Chosen(NamedTuple):
         return self.example.query
 
     @classmethod
-    def of(
-        cls, source: ExampleSource, example: TrainingExample, document: Document, is_positive: bool = False
-    ) -> _Chosen:
+    def of(cls, source: ExampleSource, example: TrainingExample, index: int) -> _Chosen:
+        """A document of an example, counted through its positives and then its negatives."""
+        document = (*example.positives, *example.negatives)[index]
+        is_positive = index < len(example.positives)
         keys = np.stack(
             [
                 fingerprint("id", source.name, document.id) if document.id else NONE,
-                fingerprint("content", document.content),
+                fingerprint("content", document.full_text),
                 fingerprint("query", example.query.strip().casefold()) if is_positive else NONE,
             ]
         )
-        return cls(source, example, document.content, keys, document.teacher_score)
+        return cls(source, example, document.full_text, keys, example.teacher_score(index))
 
     @classmethod
     def missing(cls, source: ExampleSource, example: TrainingExample) -> _Chosen:

@@ -1,22 +1,28 @@
-"""From a `SourceConfig` to its examples or its collections, recognising the format."""
+"""From a `SourceConfig` to its examples or its datasets, recognising the format."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from xtr_tf.collections.bad_records import BadRecords
+from xtr_tf.collections.beir import is_beir
+from xtr_tf.collections.dataset import Dataset
+from xtr_tf.collections.miracl import has_miracl
+from xtr_tf.collections.ms_marco import is_ms_marco
 from xtr_tf.config.schema import SourceConfig
 from xtr_tf.errors import InputError
 from xtr_tf.training.data.examples import ExampleSource, LineSource, parse_jsonl, parse_tsv
-from xtr_tf.training.data.judged import READERS, JudgedCollection
+from xtr_tf.training.data.judged import FORMATS, JudgedSource, load_judged, with_hard_negatives
 
 
 def open_source(config: SourceConfig, bad_records: BadRecords) -> list[ExampleSource]:
     """Opens training examples; a folder of several languages gives several sources."""
     format_, paths = _recognise(config)
-    if format_ in READERS:
-        collections = READERS[format_](paths[0], config.split, config.language, False, bad_records)
-        return [collection.examples(bad_records) for collection in collections]
+    if format_ in FORMATS:
+        datasets = load_judged(format_, paths[0], config.split, config.language, bad_records)
+        if format_ == "ms_marco":
+            datasets = [with_hard_negatives(datasets[0], paths[0], config.split, bad_records)]
+        return [JudgedSource(dataset, bad_records) for dataset in datasets]
     if format_ == "tfrecord":
         from xtr_tf.training.data.tfrecords import TFRecordSource
 
@@ -25,15 +31,15 @@ def open_source(config: SourceConfig, bad_records: BadRecords) -> list[ExampleSo
     return [LineSource(config.path, paths, parse, config.language, bad_records)]
 
 
-def open_collections(config: SourceConfig, bad_records: BadRecords) -> list[JudgedCollection]:
+def open_datasets(config: SourceConfig, bad_records: BadRecords) -> list[Dataset]:
     """Opens queries, judgements and whole corpora to search; a BEIR, MS MARCO or MIRACL folder."""
     format_, paths = _recognise(config)
-    if format_ not in READERS:
+    if format_ not in FORMATS:
         raise InputError(
             "A set to search must be a BEIR, MS MARCO or MIRACL folder with its corpus. "
             f"Received: {config.path!r}."
         )
-    return READERS[format_](paths[0], config.split, config.language, True, bad_records)
+    return load_judged(format_, paths[0], config.split, config.language, bad_records)
 
 
 def find_paths(path: str) -> list[Path]:
@@ -50,9 +56,9 @@ def _recognise(config: SourceConfig) -> tuple[str, list[Path]]:
     if not paths:
         raise InputError(f"A data set does not exist; check its path. Received: {config.path!r}.")
     format_ = config.format if config.format != "auto" else _guess(paths[0])
-    if format_ in READERS and not paths[0].is_dir():
+    if format_ in FORMATS and not paths[0].is_dir():
         raise InputError(f"A {format_} data set is a folder. Received: {config.path!r}.")
-    if format_ not in READERS and paths[0].is_dir():
+    if format_ not in FORMATS and paths[0].is_dir():
         raise InputError(
             f"A {format_} data set is a file, or several with a pattern. Received: {config.path!r}."
         )
@@ -61,11 +67,11 @@ def _recognise(config: SourceConfig) -> tuple[str, list[Path]]:
 
 def _guess(path: Path) -> str:
     if path.is_dir():
-        if any(path.glob("queries.jsonl*")):
+        if is_beir(path):
             return "beir"
-        if any(path.glob("collection.tsv*")):
+        if is_ms_marco(path):
             return "ms_marco"
-        if any(path.rglob("topics.miracl-*.tsv")):
+        if has_miracl(path):
             return "miracl"
     elif ".jsonl" in path.suffixes:
         return "jsonl"

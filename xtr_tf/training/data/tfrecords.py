@@ -2,7 +2,7 @@
 
 A record is a `tf.train.Example` of bytes features: `id`, `query`, `language`, and for positives
 and negatives alike `positive_ids`, `positive_titles`, `positive_texts` and the float feature
-`positive_scores` (NaN where a teacher gave none), each with one value a document.
+`positive_scores` (NaN where a teacher gave none), each with one value per document.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from xtr_tf.collections.bad_records import BadRecords
-from xtr_tf.collections.lines import file_content
+from xtr_tf.collections.compression import file_content
 from xtr_tf.training.data.examples import TrainingExample
 
 # A record is its length (8 bytes), a checksum (4), the data, and a checksum (4).
@@ -73,12 +73,14 @@ def serialize_example(example: TrainingExample) -> bytes:
         "query": texts(example.query),
         "language": texts(example.language),
     }
+    first = 0
     for kind, documents in (("positive", example.positives), ("negative", example.negatives)):
         features[f"{kind}_ids"] = texts(*(document.id for document in documents))
         features[f"{kind}_titles"] = texts(*(document.title for document in documents))
         features[f"{kind}_texts"] = texts(*(document.text for document in documents))
-        scores = tf.train.FloatList(value=[document.teacher_score for document in documents])
-        features[f"{kind}_scores"] = tf.train.Feature(float_list=scores)
+        scores = [example.teacher_score(first + index) for index in range(len(documents))]
+        features[f"{kind}_scores"] = tf.train.Feature(float_list=tf.train.FloatList(value=scores))
+        first += len(documents)
     return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString(
         deterministic=True
     )

@@ -16,7 +16,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from xtr_tf.collections.bad_records import BadRecords
-from xtr_tf.collections.lines import file_content
+from xtr_tf.collections.compression import file_content
 from xtr_tf.config.schema import DataConfig, TokenizerConfig
 from xtr_tf.errors import InputError
 from xtr_tf.training.data.sampling import Sampler
