@@ -75,3 +75,39 @@ def test_impossible_options_are_refused(built: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no pipeline options"):
         run("encode", tmp_path, "--model", tmp_path, "--out", tmp_path / "out", "--", "--streaming")
     assert not (tmp_path / "index").exists()
+
+
+def test_options_may_stand_before_the_vectors(built: Path, tmp_path: Path) -> None:
+    run("index", "--out", tmp_path / "index", "--kind", "core", built / "vectors")
+    for path in (built / "index").iterdir():
+        assert (tmp_path / "index" / path.name).read_bytes() == path.read_bytes()
+    assert "update" in run("index", "--help")
+    assert "update" in run("index", "-h")
+
+
+def test_an_update_keeps_the_language_of_its_corpus(model: Path, tmp_path: Path) -> None:
+    old = '{"_id": "alt", "text": "Der Nil."}\n{"_id": "en", "text": "The Nile.", "language": "en"}\n'
+    (tmp_path / "corpus.jsonl").write_text(old)
+    (tmp_path / "add.jsonl").write_text(old + '{"_id": "neu", "text": "Die Elbe."}\n')
+    run("encode", tmp_path / "corpus.jsonl", "--model", model, "--out", tmp_path / "v1", "--language", "de")
+    run("index", tmp_path / "v1", "--out", tmp_path / "i1", "--kind", "exact")
+
+    def update(number: int, *arguments: object) -> str:
+        directories = ["--vectors", tmp_path / "v1", "--model", model, "--add", tmp_path / "add.jsonl"]
+        directories += ["--out", tmp_path / f"i{number}", "--vectors-out", tmp_path / f"v{number}"]
+        return run("index", "update", tmp_path / "i1", *directories, *arguments)
+
+    def languages(number: int) -> dict[str, str]:
+        documents = TokenVectors.open(tmp_path / f"v{number}").documents()
+        return {document.id: document.language for document in documents}
+
+    assert "1 added, 0 replaced, 0 deleted, 2 unchanged" in update(2)
+    assert languages(2) == {"alt": "de", "en": "en", "neu": "de"}
+    assert TokenVectors.open(tmp_path / "v2").manifest.language == "de", "the next update knows it too"
+    assert "1 added, 1 replaced, 0 deleted, 1 unchanged" in update(3, "--language", "nl")
+    assert languages(3) == {"alt": "nl", "en": "en", "neu": "nl"}
+
+
+def test_a_language_that_is_not_known_is_not_in_the_manifest(built: Path) -> None:
+    assert "language" not in json.loads((built / "vectors" / "manifest.json").read_text())
+    assert TokenVectors.open(built / "vectors").manifest.language == "und"

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class _BuildUnlessNamed(TyperGroup):
-    """`xtr-tf index VECTORS ...` is `xtr-tf index build VECTORS ...`."""
+    """`xtr-tf index VECTORS ...` is `xtr-tf index build VECTORS ...`, wherever the options stand."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and not args[0].startswith("-") and args[0] not in self.commands:
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
             args = ["build", *args]
         return super().parse_args(ctx, args)
 
@@ -71,14 +71,16 @@ def build(
     ] = 2,
 ) -> None:
     """Build an index, holding one block of vectors in memory at a time."""
+    import dataclasses
     import time
 
     from xtr_tf.config.loading import from_mapping
     from xtr_tf.config.schema import IndexConfig
 
     settings = dict(locals())
-    names = IndexConfig.__dataclass_fields__
-    config = from_mapping(IndexConfig, {name: settings[name] for name in names})
+    config = from_mapping(
+        IndexConfig, {field.name: settings[field.name] for field in dataclasses.fields(IndexConfig)}
+    )
 
     from xtr_tf.index.build import build_index
     from xtr_tf.index.parts import build_in_parts
@@ -111,9 +113,13 @@ def update(
         Path | None, typer.Option(help="New and changed documents: a corpus or token vectors.")
     ] = None,
     delete: Annotated[
-        Path | None, typer.Option(help="File of ids of documents to leave out, one a line.")
+        Path | None, typer.Option(help="File of ids of documents to leave out, one per line.")
     ] = None,
     model: Annotated[Path | None, typer.Option(help="The encoder, if a corpus is added.")] = None,
+    language: Annotated[
+        str | None,
+        typer.Option(help="Of added documents that do not name one; what `encode` was given unless named."),
+    ] = None,
     runner: RunnerName = LOCAL,
 ) -> None:
     """Make an index's next version in time proportional to what changed."""
@@ -128,6 +134,7 @@ def update(
         add=add,
         delete=[line for line in ids if line],
         model=model,
+        language=language,
         runner=chosen_runner(runner, context.args),
     )
     _print_report(report, out)

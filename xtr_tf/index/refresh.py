@@ -64,6 +64,7 @@ def refresh_index(
     add: str | Path | None = None,
     delete: Collection[str] = (),
     model: str | Path | None = None,
+    language: str | None = None,
     runner: Runner = run_locally,
 ) -> RefreshReport:
     """Makes the next version of an index.
@@ -76,6 +77,7 @@ def refresh_index(
         add: New and changed documents: a corpus, or a directory of token vectors.
         delete: Ids of documents to leave out.
         model: The encoder, to encode a corpus with.
+        language: Of documents of that corpus that do not name one; as for the last version if None.
         runner: What encodes it.
 
     Raises:
@@ -93,7 +95,7 @@ def refresh_index(
         raise InputError("A refresh needs documents to add or ids to delete. Received: neither.")
     Path(vectors_out).parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=Path(vectors_out).parent, prefix=".refresh-") as work:
-        added, encoded = _added(base, add, model, Path(work) / "added", runner)
+        added, encoded = _added(base, add, model, language, Path(work) / "added", runner)
         changes = compare_documents(base, added, delete)
         new_vectors = update_vectors(base, added, changes, vectors_out)
     try:
@@ -118,7 +120,12 @@ def refresh_index(
 
 
 def _added(
-    base: TokenVectors, add: str | Path | None, model: str | Path | None, work: Path, runner: Runner
+    base: TokenVectors,
+    add: str | Path | None,
+    model: str | Path | None,
+    language: str | None,
+    work: Path,
+    runner: Runner,
 ) -> tuple[TokenVectors | None, int]:
     """The documents to add as vectors, and how many of them had to be encoded."""
     if add is None:
@@ -131,7 +138,15 @@ def _added(
             f"Received: {str(add)!r} without a model."
         )
     check_encoder(base.encoder_fingerprint, read_manifest(Path(model)).fingerprint)
-    report = encode_corpus(add, model, work, _config_of(base), reuse=base.directory, runner=runner)
+    report = encode_corpus(
+        add,
+        model,
+        work,
+        _config_of(base),
+        language=language or base.manifest.language,
+        reuse=base.directory,
+        runner=runner,
+    )
     return TokenVectors.open(work), report.counters["documents_encoded"]
 
 

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from xtr_tf.collections.corpus import CorpusReader
+from xtr_tf.collections.document import UNKNOWN_LANGUAGE
 from xtr_tf.config.retrieval import EncodingConfig
 from xtr_tf.errors import InputError
 from xtr_tf.files import is_unfinished, remove_unfinished
 from xtr_tf.model.folder import read_manifest
 from xtr_tf.vectors.job import EncodingJob, Progress, watching
-from xtr_tf.vectors.manifest import MANIFEST_FILE, Manifest
+from xtr_tf.vectors.manifest import MANIFEST_FILE, VectorsManifest
 from xtr_tf.vectors.plan import WORK_FOLDER, EncodingPlan, Reuse, ShardPlan
 from xtr_tf.vectors.runners import Runner, run_locally
 
@@ -39,7 +40,7 @@ class EncodingReport:
         seconds: Time spent encoding.
     """
 
-    manifest: Manifest
+    manifest: VectorsManifest
     shards_kept: int
     counters: Mapping[str, int]
     first_skipped: Mapping[str, str]
@@ -52,7 +53,7 @@ def encode_corpus(
     out: str | Path,
     config: EncodingConfig | None = None,
     *,
-    language: str = "und",
+    language: str = UNKNOWN_LANGUAGE,
     shard_characters: int = SHARD_CHARACTERS,
     reuse: str | Path | None = None,
     runner: Runner = run_locally,
@@ -98,7 +99,7 @@ def encode_corpus(
             with watching(job, pending, on_progress):
                 runner(job, pending)
         seconds = time.monotonic() - started
-        manifest = _close(job, shards, encoder.fingerprint, settings, reader.skipped)
+        manifest = _close(job, shards, encoder.fingerprint, settings, reader.skipped, language)
     counters: Counter[str] = Counter()
     for shard in pending:
         counters.update(manifest.shards[shard.index].counters)
@@ -111,7 +112,8 @@ def _close(
     fingerprint: str,
     settings: Mapping[str, Any],
     skipped: Mapping[str, int],
-) -> Manifest:
+    language: str,
+) -> VectorsManifest:
     """Writes the manifest over finished shards and removes everything else."""
     directory = Path(job.out)
     entries = []
@@ -127,8 +129,8 @@ def _close(
     for path in directory.iterdir():
         if path.is_dir() and path.name not in names:
             shutil.rmtree(path)
-    manifest = Manifest(
-        entries[0].dim, entries[0].dtype, fingerprint, settings, tuple(entries), dict(skipped)
+    manifest = VectorsManifest(
+        entries[0].dim, entries[0].dtype, fingerprint, settings, tuple(entries), dict(skipped), language
     )
     manifest.write(directory)
     return manifest
@@ -166,7 +168,7 @@ def _check_not_another_job(directory: Path, shards: Sequence[ShardPlan]) -> None
     """Refuses to write over a finished directory of other documents, encoder or settings."""
     if not (directory / MANIFEST_FILE).exists():
         return
-    finished = [shard.key for shard in Manifest.read(directory).shards]
+    finished = [shard.key for shard in VectorsManifest.read(directory).shards]
     if finished != [shard.key for shard in shards]:
         raise InputError(
             "This directory holds the finished vectors of another corpus, encoder or settings; choose a new "

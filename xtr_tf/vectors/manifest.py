@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from xtr_tf.collections.document import UNKNOWN_LANGUAGE
 from xtr_tf.errors import InputError
 from xtr_tf.files import write_atomically
 
@@ -61,7 +62,7 @@ class ShardEntry:
 
 
 @dataclasses.dataclass(frozen=True)
-class Manifest:
+class VectorsManifest:
     """The whole directory. It is written last: without it the directory is unfinished.
 
     Attributes:
@@ -71,6 +72,7 @@ class Manifest:
         settings: How documents were cut and pruned; with the encoder, all that vectors depend on.
         shards: In the order of the corpus.
         skipped: Records of the corpus that were left out, by reason.
+        language: Of documents that named none. In the file only if it is known.
     """
 
     dim: int
@@ -79,6 +81,7 @@ class Manifest:
     settings: Mapping[str, Any]
     shards: tuple[ShardEntry, ...]
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    language: str = UNKNOWN_LANGUAGE
 
     @property
     def num_documents(self) -> int:
@@ -103,10 +106,12 @@ class Manifest:
             "num_tokens": self.num_tokens,
         }
         content = {"format": FORMAT, "version": VERSION, **counts, **dataclasses.asdict(self)}
+        if self.language == UNKNOWN_LANGUAGE:
+            del content["language"]
         write_atomically(directory / MANIFEST_FILE, json.dumps(content, indent=1).encode())
 
     @classmethod
-    def read(cls, directory: Path) -> Manifest:
+    def read(cls, directory: Path) -> VectorsManifest:
         """Reads `manifest.json`, refusing whatever is not one of ours."""
         path = directory / MANIFEST_FILE
         if not path.is_file():

@@ -25,7 +25,7 @@ import numpy as np
 
 from xtr_tf.collections.document import DocumentRecord
 from xtr_tf.errors import InputError
-from xtr_tf.vectors.manifest import Manifest
+from xtr_tf.vectors.manifest import VectorsManifest
 from xtr_tf.vectors.shard import Shard, ShardArrays, shard_name, write_shard
 
 
@@ -46,7 +46,7 @@ class TokenVectors:
         ...     codes = quantiser.encode(vectors)
     """
 
-    def __init__(self, directory: Path, manifest: Manifest, shards: Sequence[Shard]) -> None:
+    def __init__(self, directory: Path, manifest: VectorsManifest, shards: Sequence[Shard]) -> None:
         self.directory = directory
         self.manifest = manifest
         self.shards = tuple(shards)
@@ -67,7 +67,7 @@ class TokenVectors:
             InputError: If it is unfinished, damaged, or mixed from shards of different runs.
         """
         directory = Path(directory)
-        manifest = Manifest.read(directory)
+        manifest = VectorsManifest.read(directory)
         for index, entry in enumerate(manifest.shards):
             expected = (shard_name(index, len(manifest.shards)), manifest.dim, manifest.dtype)
             if (entry.name, entry.dim, entry.dtype) != expected:
@@ -100,7 +100,7 @@ class TokenVectors:
             write_shard(directory, shard_name(index, len(shards)), arrays, dtype)
             for index, arrays in enumerate(shards)
         ]
-        Manifest(entries[0].dim, dtype, encoder_fingerprint, {}, tuple(entries)).write(directory)
+        VectorsManifest(entries[0].dim, dtype, encoder_fingerprint, {}, tuple(entries)).write(directory)
         return cls.open(directory)
 
     def blocks(self, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:

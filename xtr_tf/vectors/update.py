@@ -15,7 +15,7 @@ import numpy as np
 from xtr_tf.collections.document import DocumentRecord
 from xtr_tf.errors import InputError
 from xtr_tf.files import atomic_directory
-from xtr_tf.vectors.manifest import Manifest, ShardEntry
+from xtr_tf.vectors.manifest import ShardEntry, VectorsManifest
 from xtr_tf.vectors.shard import ENTRY_FILE, Shard, ShardArrays, shard_name, write_shard
 from xtr_tf.vectors.store import TokenVectors
 
@@ -134,7 +134,7 @@ def update_vectors(
 def check_same_origin(base: TokenVectors, added: TokenVectors) -> None:
     """Raises `InputError` unless both were made by one encoder in one way."""
 
-    def origin(manifest: Manifest) -> tuple[object, ...]:
+    def origin(manifest: VectorsManifest) -> tuple[object, ...]:
         return (manifest.encoder_fingerprint, manifest.dim, manifest.dtype, dict(manifest.settings))
 
     if base.encoder_fingerprint != added.encoder_fingerprint:
