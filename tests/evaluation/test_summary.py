@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from xtr_tf.collections.dataset import Dataset, Query
-from xtr_tf.evaluation.results import DatasetResult, Honesty, ModelResult, count_honestly
+from xtr_tf.evaluation.results import DataCaveats, DatasetResult, ModelResult, count_caveats
 from xtr_tf.evaluation.run import Run
 from xtr_tf.evaluation.summary import ALL_DATASETS, compare, summarise
 
-NOTHING = Honesty(0, 0, 0, 0, {}, 0, {}, {})
+NOTHING = DataCaveats(0, 0, 0, 0, {}, 0, {}, {})
 
 
 def result(
@@ -105,15 +105,15 @@ def test_comparison_finds_what_is_there_and_nothing_else() -> None:
     assert differences[0].adjusted_p >= differences[0].p
 
 
-def test_honesty_counts_what_is_missing() -> None:
+def test_caveats_count_what_is_missing() -> None:
     queries = (Query("q1", "a"), Query("q2", "b"), Query("q3", "c"))
     judgements = {"q1": {"d1": 1, "gone": 2, "irrelevant": 0}, "q2": {"gone": 1}, "q3": {"d2": 0}}
     dataset = Dataset(
         "set", queries, judgements, [], unjudged_queries=4, unknown_queries=("a", "b", "c", "d", "e")
     )
     runs = {"xtr": Run("xtr", {"q1": (["d1", "elsewhere"], [2, 1])})}
-    honesty = count_honestly(dataset, 10, ["d1", "d2"], runs)
-    assert honesty == Honesty(
+    caveats = count_caveats(dataset, 10, ["d1", "d2"], runs)
+    assert caveats == DataCaveats(
         queries_not_sampled=7,
         queries_without_judgements=4,
         judged_queries_without_text=5,

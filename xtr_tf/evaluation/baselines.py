@@ -1,4 +1,7 @@
-"""BM25 over a dataset's corpus, by `bm25s`: the baseline that every report shows."""
+"""BM25 over a dataset's corpus, by `bm25s`: the baseline that every report shows.
+
+First the search, then the analysers that cut a text into terms. Knows nothing of judgements or metrics.
+"""
 
 from __future__ import annotations
 
@@ -47,15 +50,15 @@ class BM25:
     def search(self, queries: Sequence[Query], depth: int) -> Run:
         """Finds the documents that share a term with each query, at most `depth` of them."""
         terms = [[] if self._is_empty else self._known(query.text) for query in queries]
-        asked = [place for place, found in enumerate(terms) if found]
+        asked = [row for row, known in enumerate(terms) if known]
         depth = min(depth, len(self._ids))
         ordinals = np.full((len(queries), depth), -1)
         scores = np.zeros((len(queries), depth), np.float32)
         if asked:
-            found, values = self._index.retrieve(
-                [terms[place] for place in asked], k=depth, show_progress=False
+            results, values = self._index.retrieve(
+                [terms[row] for row in asked], k=depth, show_progress=False
             )
-            ordinals[asked], scores[asked] = np.where(values > 0, found, -1), values
+            ordinals[asked], scores[asked] = np.where(values > 0, results, -1), values
         return Run.from_arrays(self.name, [query.id for query in queries], self._ids, ordinals, scores)
 
     def _known(self, text: str) -> list[str]:

@@ -1,4 +1,8 @@
-"""A whole evaluation: a model, its baselines, some datasets, and a folder with the report."""
+"""A whole evaluation: a model, its baselines, some datasets, and a folder with the report.
+
+Also which paths are models and which are earlier reports. Knows nothing of metrics or of how a report
+looks.
+"""
 
 from __future__ import annotations
 

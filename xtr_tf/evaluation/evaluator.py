@@ -1,4 +1,7 @@
-"""What an evaluation can be told."""
+"""Measures a model and its baselines on datasets: settings, what a model must do, and the evaluator.
+
+Knows nothing of how a model searches, or of how a report shows its figures.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from xtr_tf.evaluation.results import (
     DatasetResult,
     ModelResult,
     Values,
-    count_honestly,
+    count_caveats,
     file_name,
     read_values,
 )
@@ -150,11 +153,11 @@ class Evaluator:
             fused = [runs["xtr"], _suited(dataset, runs)]
             runs["fusion"] = reciprocal_rank_fusion("fusion", fused, searched_depth)
         if dataset.ignores_own_document:
-            own = {query.id: query.id for query in dataset.queries}
-            runs = {system: run.without(own) for system, run in runs.items()}
+            source_of = {query.id: query.id for query in dataset.queries}
+            runs = {system: run.without(source_of) for system, run in runs.items()}
         values = self._measure(dataset, runs, depth)
-        honesty = count_honestly(dataset, all_queries, (document.id for document in documents), runs)
-        measured = DatasetResult(dataset, len(documents), depth, values, honesty, result)
+        caveats = count_caveats(dataset, all_queries, (document.id for document in documents), runs)
+        measured = DatasetResult(dataset, len(documents), depth, values, caveats, result)
         self._write(measured, runs)
         self._report(measured)
         return measured

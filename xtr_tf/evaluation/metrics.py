@@ -1,6 +1,7 @@
 """Metrics per query, all by `ir_measures` (which asks trec_eval): none is computed here.
 
-A query that found nothing scores 0, as in trec_eval with `-c`.
+A query that found nothing scores 0, as in trec_eval with `-c`. The second half makes judgements of
+answer strings, for open-domain questions. Knows nothing of means or intervals.
 """
 
 from __future__ import annotations
@@ -76,13 +77,13 @@ def measure(
     values = {name: np.zeros(len(queries)) for name in metrics}
     for start in range(0, len(queries), _QUERIES_AT_ONCE):
         part = queries[start : start + _QUERIES_AT_ONCE]
-        place = {query: start + offset for offset, query in enumerate(part)}
+        row_of = {query: start + offset for offset, query in enumerate(part)}
         results = run.as_mapping(part)
         if not results:
             continue
         grades = {query: dict(judgements[query]) for query in part}
         for result in ir_measures.iter_calc(list(parsed), grades, results):
-            values[parsed[result.measure]][place[result.query_id]] = result.value
+            values[parsed[result.measure]][row_of[result.query_id]] = result.value
     return values
 
 
@@ -130,15 +131,15 @@ def judge_by_answers(dataset: Dataset, runs: Sequence[Run], depth: int = 100) ->
     Returns:
         Grades by document by query, for every query of the dataset.
     """
-    found = {
+    retrieved = {
         query.id: {document for run in runs for document in run.documents(query.id)[:depth]}
         for query in dataset.queries
     }
-    texts = _texts(dataset.corpus, {document for documents in found.values() for document in documents})
+    texts = _texts(dataset.corpus, {document for documents in retrieved.values() for document in documents})
     return {
         query.id: {
             document: int(contains_answer(texts.get(document, ""), query.answers))
-            for document in sorted(found[query.id])
+            for document in sorted(retrieved[query.id])
         }
         for query in dataset.queries
     }

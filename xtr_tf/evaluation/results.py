@@ -1,4 +1,7 @@
-"""What one model gave on one dataset."""
+"""What was measured on one dataset: what the model gave, the values of every query, and the caveats.
+
+Also the file that keeps the values of every query. Knows nothing of averages or reports.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from xtr_tf.files import write_atomically
 
 @dataclasses.dataclass(frozen=True)
 class ExactCheck:
-    """An approximate index beside the exact search of the same model, on a sample of queries.
+    """An approximate index compared with the exact search of the same model, on a sample of queries.
 
     Attributes:
         queries: How many.
@@ -58,6 +61,31 @@ class ModelResult:
     exact_check: ExactCheck | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class DataCaveats:
+    """What the figures of one dataset do not say, as counts.
+
+    Attributes:
+        queries_not_sampled: Judged queries left out because a sample was asked for.
+        queries_without_judgements: Queries of the files that nothing is known about, left out.
+        judged_queries_without_text: Judgements whose query is not in the files, left out.
+        queries_without_relevant_documents: Measured queries that no system can score on.
+        records_left_out: Records of the corpus that are no documents (empty, damaged, repeated), by reason.
+        relevant_documents_missing: Relevant documents that are not in the corpus.
+        empty_results: Queries that found nothing, by system.
+        documents_not_in_corpus: Documents found that the dataset's corpus does not have, by system.
+    """
+
+    queries_not_sampled: int
+    queries_without_judgements: int
+    judged_queries_without_text: int
+    queries_without_relevant_documents: int
+    records_left_out: Mapping[str, int]
+    relevant_documents_missing: int
+    empty_results: Mapping[str, int]
+    documents_not_in_corpus: Mapping[str, int]
+
+
 #: `[queries]` values by metric.
 Values = Mapping[str, np.ndarray]
 
@@ -71,7 +99,7 @@ class DatasetResult:
         documents: Documents of its corpus.
         depth: Documents of each query that were ranked.
         values: By system, then by metric.
-        honesty: What was missing or empty.
+        caveats: What was missing or empty.
         model: What the model under test gave.
     """
 
@@ -79,7 +107,7 @@ class DatasetResult:
     documents: int
     depth: int
     values: Mapping[str, Values]
-    honesty: Honesty
+    caveats: DataCaveats
     model: ModelResult
 
     @property
@@ -101,7 +129,7 @@ class DatasetResult:
             "groups": self.groups,
             "values": {
                 # Unrounded: a rounding error of one sign would be a significant difference.
-                system: {metric: own.tolist() for metric, own in values.items()}
+                system: {metric: of_queries.tolist() for metric, of_queries in values.items()}
                 for system, values in self.values.items()
             },
         }
@@ -127,45 +155,20 @@ def read_values(path: Path, queries: Sequence[str], system: str = "xtr") -> Valu
             "The earlier report has no values of a dataset; evaluate the baseline on the same datasets. "
             f"Received: {str(path)!r}."
         ) from error
-    places = {query: place for place, query in enumerate(content["queries"])}
-    missing = [query for query in queries if query not in places]
+    row_of = {query: row for row, query in enumerate(content["queries"])}
+    missing = [query for query in queries if query not in row_of]
     if missing:
         raise InputError(
             "The earlier report lacks queries of a dataset; give both evaluations the same number of queries "
             f"and seed. Received: {str(path)!r} without {missing[0]!r} and {len(missing) - 1} others."
         )
-    order = [places[query] for query in queries]
-    return {metric: np.array(own)[order] for metric, own in content["values"][system].items()}
+    rows = [row_of[query] for query in queries]
+    return {metric: np.array(values)[rows] for metric, values in content["values"][system].items()}
 
 
-@dataclasses.dataclass(frozen=True)
-class Honesty:
-    """Counts of one dataset.
-
-    Attributes:
-        queries_not_sampled: Judged queries left out because a sample was asked for.
-        queries_without_judgements: Queries of the files that nothing is known about, left out.
-        judged_queries_without_text: Judgements whose query is not in the files, left out.
-        queries_without_relevant_documents: Measured queries that no system can score on.
-        records_left_out: Records of the corpus that are no documents (empty, damaged, repeated), by reason.
-        relevant_documents_missing: Relevant documents that are not in the corpus.
-        empty_results: Queries that found nothing, by system.
-        documents_not_in_corpus: Documents found that the dataset's corpus does not have, by system.
-    """
-
-    queries_not_sampled: int
-    queries_without_judgements: int
-    judged_queries_without_text: int
-    queries_without_relevant_documents: int
-    records_left_out: Mapping[str, int]
-    relevant_documents_missing: int
-    empty_results: Mapping[str, int]
-    documents_not_in_corpus: Mapping[str, int]
-
-
-def count_honestly(
+def count_caveats(
     dataset: Dataset, all_queries: int, document_ids: Iterable[str], runs: Mapping[str, Run]
-) -> Honesty:
+) -> DataCaveats:
     """Counts what the figures of a dataset do not say.
 
     Args:
@@ -181,11 +184,11 @@ def count_honestly(
         for query, grades in dataset.judgements.items()
         if query in measured
     }
-    found = {
+    results = {
         system: {document for query in dataset.queries for document in run.documents(query.id)}
         for system, run in runs.items()
     }
-    return Honesty(
+    return DataCaveats(
         queries_not_sampled=all_queries - len(dataset.queries),
         queries_without_judgements=dataset.unjudged_queries,
         judged_queries_without_text=len(dataset.unknown_queries),
@@ -195,5 +198,5 @@ def count_honestly(
         empty_results={
             system: sum(query.id not in run for query in dataset.queries) for system, run in runs.items()
         },
-        documents_not_in_corpus={system: len(documents - known) for system, documents in found.items()},
+        documents_not_in_corpus={system: len(documents - known) for system, documents in results.items()},
     )

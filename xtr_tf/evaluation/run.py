@@ -1,4 +1,7 @@
-"""What a system found: ranked documents of every query, and the TREC file of them."""
+"""What a system found: ranked documents of every query, the TREC file of them, and their fusion.
+
+Knows nothing of judgements or of what the system is.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +62,9 @@ class Run:
         """
         rankings = {}
         for query, row, row_scores in zip(query_ids, ordinals, scores, strict=True):
-            found = row >= 0
-            rankings[query] = ([document_ids[ordinal] for ordinal in row[found]], row_scores[found])
+            is_result = row >= 0
+            documents = [document_ids[ordinal] for ordinal in row[is_result]]
+            rankings[query] = (documents, row_scores[is_result])
         return cls(name, rankings)
 
     def __contains__(self, query: str) -> bool:
@@ -89,8 +93,8 @@ class Run:
         """The same run without one document of each query."""
         rankings = {}
         for query, (documents, scores) in self._rankings.items():
-            kept = [place for place, document in enumerate(documents) if document != excluded.get(query)]
-            rankings[query] = ([documents[place] for place in kept], scores[kept])
+            kept = [rank for rank, document in enumerate(documents) if document != excluded.get(query)]
+            rankings[query] = ([documents[rank] for rank in kept], scores[kept])
         return Run(self.name, rankings)
 
     def write(self, path: str | Path) -> None:
@@ -111,9 +115,9 @@ def _strictly_decreasing(scores: ArrayLike) -> np.ndarray:
         raise InputError("A run's scores must be finite and never rise along the ranking. Received: others.")
     if (np.diff(values) < 0).all():
         return values
-    for place in range(1, len(values)):
-        if values[place] >= values[place - 1]:
-            values[place] = np.nextafter(values[place - 1], np.float32(-np.inf))
+    for rank in range(1, len(values)):
+        if values[rank] >= values[rank - 1]:
+            values[rank] = np.nextafter(values[rank - 1], np.float32(-np.inf))
     return values
 
 

@@ -51,12 +51,12 @@ def bootstrap(
     generator = np.random.default_rng(seed)
     members = _members(groups)
     means = np.zeros((samples, values.shape[1]))
-    for own in members:
-        size = len(own)
+    for group in members:
+        size = len(group)
         for rows in _blocks(samples, size):
             drawn = generator.integers(size, size=(len(rows), size)) + np.arange(len(rows))[:, None] * size
             counts = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape)
-            means[rows] += counts @ values[own] / size
+            means[rows] += counts @ values[group] / size
     return means / len(members)
 
 
@@ -84,10 +84,10 @@ def randomisation(
     generator = np.random.default_rng(seed)
     members = _members(groups)
     means = np.zeros(samples)
-    for own in members:
-        for rows in _blocks(samples, len(own)):
-            signs = generator.integers(2, size=(len(rows), len(own)), dtype=np.int8) * 2 - 1
-            means[rows] += signs @ differences[own] / len(own)
+    for group in members:
+        for rows in _blocks(samples, len(group)):
+            signs = generator.integers(2, size=(len(rows), len(group)), dtype=np.int8) * 2 - 1
+            means[rows] += signs @ differences[group] / len(group)
     return means / len(members)
 
 

@@ -1,7 +1,8 @@
 """From values of queries to the rows of tables: datasets, averages and languages, with intervals.
 
 An average over datasets is the mean of their means, as in the paper; what is averaged with what
-the datasets say themselves. A language's figure is the mean over the datasets that have it.
+the datasets say themselves. A language's figure is the mean over the datasets that have it. The last
+part compares two systems row by row. Knows nothing of how tables are shown.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Cell:
     @cached_property
     def means(self) -> dict[tuple[str, str], float]:
         """The figures."""
-        return {key: float(group_mean(own, self.groups)) for key, own in self.values.items()}
+        return {key: float(group_mean(values, self.groups)) for key, values in self.values.items()}
 
     @cached_property
     def replicates(self) -> dict[tuple[str, str], np.ndarray]:
@@ -94,13 +95,13 @@ class Row:
     def figures(self) -> dict[tuple[str, str], Figure]:
         """By system and metric, as far as all cells have them."""
         keys = [key for key in self.cells[0].values if all(key in cell.values for cell in self.cells)]
-        found = {}
+        figures = {}
         for key in keys:
             low, high = interval(np.mean([cell.replicates[key] for cell in self.cells], axis=0))
-            found[key] = Figure(
+            figures[key] = Figure(
                 float(np.mean([cell.means[key] for cell in self.cells])), float(low), float(high)
             )
-        return found
+        return figures
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,39 +131,35 @@ def summarise(results: Sequence[DatasetResult], seed: int = 0) -> Summary:
         Row(result.dataset.name, [cell], result.dataset.metric)
         for result, cell in zip(results, cells, strict=True)
     ]
-    collections: dict[str, list[int]] = {}
-    for place, result in enumerate(results):
+    collections: dict[str, list[Row]] = {}
+    for row, result in zip(datasets, results, strict=True):
         if result.dataset.collection and result.dataset.in_average:
-            collections.setdefault(result.dataset.collection, []).append(place)
-    averages = [
-        _average(name, [datasets[place] for place in places])
-        for name, places in collections.items()
-        if len(places) > 1
-    ]
+            collections.setdefault(result.dataset.collection, []).append(row)
+    averages = [_average(name, rows) for name, rows in collections.items() if len(rows) > 1]
     if len(datasets) > 1 and not any(len(row.cells) == len(datasets) for row in averages):
         averages.append(_average(ALL_DATASETS, datasets))
     return Summary(datasets, averages, _language_rows(results, cells, seed))
 
 
 def _language_rows(results: Sequence[DatasetResult], cells: Sequence[Cell], seed: int) -> list[Row]:
-    found: dict[str, list[tuple[Cell, str]]] = {}
+    by_language: dict[str, list[tuple[Cell, str]]] = {}
     for result, whole in zip(results, cells, strict=True):
         languages = sorted(set(result.languages))
         for language in languages:
             cell = whole if len(languages) == 1 else _cell(result, language, seed)
-            found.setdefault(language, []).append((cell, result.dataset.metric))
+            by_language.setdefault(language, []).append((cell, result.dataset.metric))
     return [
-        Row(language, [cell for cell, _ in own], _common([metric for _, metric in own]))
-        for language, own in sorted(found.items())
+        Row(language, [cell for cell, _ in measured], _common([metric for _, metric in measured]))
+        for language, measured in sorted(by_language.items())
     ]
 
 
 def _cell(result: DatasetResult, language: str | None, seed: int) -> Cell:
-    kept = np.array([language in (None, own) for own in result.languages])
+    kept = np.array([language in (None, of_query) for of_query in result.languages])
     values = {
-        (system, metric): own[kept]
-        for system, of_system in result.values.items()
-        for metric, own in of_system.items()
+        (system, metric): of_queries[kept]
+        for system, by_metric in result.values.items()
+        for metric, of_queries in by_metric.items()
     }
     groups = [group for group, keep in zip(result.groups, kept, strict=True) if keep]
     return Cell(f"{result.dataset.name} {language or ''}", values, groups, seed)
@@ -220,7 +217,7 @@ def compare(rows: Sequence[Row], system: str, other: str) -> list[Difference]:
         system: The one whose advantage is positive.
         other: What it is compared with.
     """
-    found = []
+    differences = []
     for row in rows:
         key, other_key = (system, row.metric), (other, row.metric)
         if key not in row.figures or other_key not in row.figures:
@@ -230,8 +227,11 @@ def compare(rows: Sequence[Row], system: str, other: str) -> list[Difference]:
         swapped = np.mean([cell.swapped(row.metric, system, other) for cell in row.cells], axis=0)
         low, high = interval(drawn)
         p = p_value(value, swapped)
-        found.append(Difference(row.name, row.metric, row.queries, value, float(low), float(high), p, p))
-    adjusted = holm([difference.p for difference in found])
+        differences.append(
+            Difference(row.name, row.metric, row.queries, value, float(low), float(high), p, p)
+        )
+    adjusted = holm([difference.p for difference in differences])
     return [
-        dataclasses.replace(difference, adjusted_p=p) for difference, p in zip(found, adjusted, strict=True)
+        dataclasses.replace(difference, adjusted_p=p)
+        for difference, p in zip(differences, adjusted, strict=True)
     ]

@@ -77,11 +77,11 @@ class ArrayVectors:
         self.num_tokens, self.dim = (int(size) for size in vectors.shape)
         self.encoder_fingerprint = encoder_fingerprint
         self._document_of_token = document_of_token
-        found = int(document_of_token[-1]) + 1 if self.num_tokens else 0
-        self.num_documents = found if num_documents is None else num_documents
-        if self.num_documents < found:
+        least = int(document_of_token[-1]) + 1 if self.num_tokens else 0
+        self.num_documents = least if num_documents is None else num_documents
+        if self.num_documents < least:
             raise InputError(
-                f"`num_documents` must be at least {found}, by the ordinals. Received: {num_documents}."
+                f"`num_documents` must be at least {least}, by the ordinals. Received: {num_documents}."
             )
 
     @property

@@ -1,4 +1,8 @@
-"""A batch of texts, encoded."""
+"""The module that is saved: encodes queries, searches their tokens, ranks documents.
+
+Signatures (`signatures.py`, `explain.py`) are thin functions over it. Knows nothing of files, of
+serving, or of which kind of searcher it has.
+"""
 
 from __future__ import annotations
 
@@ -142,7 +146,7 @@ class Retriever(tf.Module):
         return RankedDocuments(*(part[: tf.shape(queries.mask)[0]] for part in ranked))
 
     def search(self, queries: EncodedTexts, request: SearchRequest) -> RankedDocuments:
-        """Finds and ranks documents, the first of them anew by exact f_ColBERT if the request asks for it."""
+        """Finds and ranks documents; the first of them again by exact f_ColBERT if the request asks."""
         hits = self.find_tokens(queries, request.k_prime, request.leaves)
         if not self.keeps_vectors:
             kept = require(

@@ -1,7 +1,7 @@
-"""Documents as the model knows them: ids, titles, languages and texts by ordinal.
+"""What the model returns for ordinals: of documents (ids, titles, languages, texts) and of tokens.
 
 Kept in variables, so that a corpus of millions is restored from the checkpoint and never part
-of the graph. Knows nothing of tokens.
+of the graph. Knows nothing of vectors or searching.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class DocumentTable(tf.Module):
         }
 
     def look_up_ids(self, ordinals: tf.Tensor) -> tf.Tensor:
-        """Document ids alone, "" where an ordinal is -1."""
+        """Only document ids, "" where an ordinal is -1."""
         return tf.where(ordinals >= 0, tf.gather(self.ids, tf.maximum(ordinals, 0)), "")
 
     def look_up_texts(self, ordinals: tf.Tensor) -> tf.Tensor:
@@ -152,6 +152,6 @@ class TokenTable(tf.Module):
 
     def look_up(self, tokens: tf.Tensor) -> TokenOrigins:
         """Origins of token ordinals of any shape, -1 for no token."""
-        found = tf.gather(self.origins, tf.maximum(tokens, 0))
-        found = tf.where((tokens >= 0)[..., tf.newaxis], found, -1)
-        return TokenOrigins(*tf.unstack(found, axis=-1))
+        origins = tf.gather(self.origins, tf.maximum(tokens, 0))
+        origins = tf.where((tokens >= 0)[..., tf.newaxis], origins, -1)
+        return TokenOrigins(*tf.unstack(origins, axis=-1))

@@ -1,4 +1,8 @@
-"""The content of a report: what was measured as plain data, the same for every form it is written in."""
+"""The content of a report: what was measured as plain data, the same for every form it is written in.
+
+Its keys are the format of `report.json`, which other tools read (`honesty` holds the `DataCaveats`).
+Knows nothing of how figures are written or drawn.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +93,7 @@ def _dataset(result: DatasetResult) -> dict[str, Any]:
         "documents": result.documents,
         "tokens": model.tokens,
         "depth": result.depth,
-        "honesty": dataclasses.asdict(result.honesty),
+        "honesty": dataclasses.asdict(result.caveats),
         "analysis": dataclasses.asdict(model.analysis) if model.analysis else None,
         "exact_check": dataclasses.asdict(model.exact_check) if model.exact_check else None,
         "seconds": {stage: round(spent, 1) for stage, spent in model.seconds.items()},
@@ -97,7 +101,7 @@ def _dataset(result: DatasetResult) -> dict[str, Any]:
 
 
 def _differences(differences: Sequence[Difference]) -> list[dict[str, Any]]:
-    return [{**dataclasses.asdict(own), "verdict": own.verdict} for own in differences]
+    return [{**dataclasses.asdict(difference), "verdict": difference.verdict} for difference in differences]
 
 
 def _machine() -> dict[str, Any]:
@@ -111,7 +115,7 @@ def _machine() -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class System:
-    """A system.
+    """A system that was measured.
 
     Attributes:
         key: As in `Evaluator`.

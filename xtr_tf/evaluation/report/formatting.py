@@ -102,14 +102,20 @@ def imputation(key: str) -> str:
     }.get(key, key)
 
 
+def system_labels(content: Mapping[str, Any]) -> dict[str, str]:
+    """The short names of a report's systems, by key."""
+    return {system["key"]: system["label"] for system in content["systems"]}
+
+
 def figure(row: Mapping[str, Any], system: str, metric: str) -> Mapping[str, float] | None:
     """One figure of a row of a report's content, or None."""
-    found: Mapping[str, float] | None = row["figures"].get(system, {}).get(metric)
-    return found
+    measured: Mapping[str, float] | None = row["figures"].get(system, {}).get(metric)
+    return measured
 
 
 def best_systems(row: Mapping[str, Any], systems: list[str], metric: str) -> set[str]:
     """Those of `systems` with the best figure as it is printed."""
-    values = {system: points(own["value"]) for system in systems if (own := figure(row, system, metric))}
+    figures = {system: figure(row, system, metric) for system in systems}
+    values = {system: points(measured["value"]) for system, measured in figures.items() if measured}
     best = max(values.values(), key=float, default="")
     return {system for system, value in values.items() if value == best}

@@ -30,11 +30,11 @@ def render_html(content: Content) -> str:
         lstrip_blocks=True,
     )
     template = environment.get_template("page.html.jinja")
-    honesty_header, honesty = sections.honesty_rows(content)
+    caveat_header, caveats = sections.caveat_rows(content)
     return template.render(
         content=content,
         form=form,
-        labels={system["key"]: system["label"] for system in content["systems"]},
+        labels=form.system_labels(content),
         plots={name: Markup(svg) for name, svg in draw_plots(content).items()},  # noqa: S704 -- drawn here
         headline=sections.headline(content),
         cards=_cards(content),
@@ -43,15 +43,15 @@ def render_html(content: Content) -> str:
         imputations=sections.imputation_rows(content),
         costs=sections.cost_rows(content),
         cost_header=sections.COST_HEADER,
-        honesty_header=honesty_header,
-        honesty=honesty,
+        caveat_header=caveat_header,
+        caveats=caveats,
         settings=sections.settings_rows(content),
     )
 
 
 def _cards(content: Content) -> list[dict[str, str]]:
     """The few figures that stand at the top: title, value, detail, and a verdict if there is one."""
-    labels = {system["key"]: system["label"] for system in content["systems"]}
+    labels = form.system_labels(content)
     cards = [_figure_card(row) for row in sections.lead_rows(content)[:2]]
     for comparison in content["comparisons"]:
         cards += _difference_card(content, comparison, labels)
@@ -72,10 +72,10 @@ def _cards(content: Content) -> list[dict[str, str]]:
 
 
 def _figure_card(row: Content) -> dict[str, str]:
-    own = form.figure(row, "xtr", row["metric"])
-    assert own
-    interval = f"95% interval {form.between(own['low'], own['high'])}"
-    return _card(row["name"], form.points(own["value"]), row["metric"], interval)
+    figure = form.figure(row, "xtr", row["metric"])
+    assert figure
+    interval = f"95% interval {form.between(figure['low'], figure['high'])}"
+    return _card(row["name"], form.points(figure["value"]), row["metric"], interval)
 
 
 def _difference_card(

@@ -8,9 +8,9 @@ from typing import Any
 from xtr_tf.evaluation.report import formatting as form
 from xtr_tf.evaluation.report.sections import (
     COST_HEADER,
+    caveat_rows,
     cost_rows,
     headline,
-    honesty_rows,
     imputation_rows,
     metrics_of,
     settings_rows,
@@ -26,11 +26,11 @@ def render_markdown(content: Content) -> str:
         f"# {content['model']['name']}: retrieval quality\n",
         f"{headline(content)}\n",
         _quality(content),
-        *(_comparison(content, own) for own in content["comparisons"]),
+        *(_comparison(content, comparison) for comparison in content["comparisons"]),
         _exact_checks(content),
         _analysis(content),
         _examples(content),
-        _honesty(content),
+        _caveats(content),
         _settings(content),
     ]
     return "\n".join(part for part in parts if part)
@@ -38,7 +38,7 @@ def render_markdown(content: Content) -> str:
 
 def _quality(content: Content) -> str:
     systems = table_systems(content)
-    labels = {system["key"]: system["label"] for system in content["systems"]}
+    labels = form.system_labels(content)
     parts = [
         "## Quality\n",
         "Points of 100; the best of a row in bold; 95% confidence intervals in brackets.\n",
@@ -55,7 +55,7 @@ def _quality(content: Content) -> str:
 
 
 def _comparison(content: Content, comparison: Content) -> str:
-    labels = {system["key"]: system["label"] for system in content["systems"]}
+    labels = form.system_labels(content)
     title = f"{labels[comparison['system']]} compared with {labels[comparison['other']]}"
     header = ["", "metric", "queries", "difference", "95% interval", "p", "adjusted p", "verdict"]
     parts = [f"## {title}\n"]
@@ -90,7 +90,8 @@ def _exact_checks(content: Content) -> str:
             rows.append([row["name"], "–", "–", "–", "–", check["note"]])
             continue
         figures = [
-            form.points(check["metrics"][own][metric]) for own in ("index", "exact_xtr", "exact_colbert")
+            form.points(check["metrics"][search][metric])
+            for search in ("index", "exact_xtr", "exact_colbert")
         ]
         cut = f"{check['cut_documents']} documents may have been cut" if check["cut_documents"] else ""
         overlap = f"overlap@10 {form.points(check['overlap_at_10'])}"
@@ -136,8 +137,8 @@ def _examples(content: Content) -> str:
     return "\n".join(parts)
 
 
-def _honesty(content: Content) -> str:
-    header, rows = honesty_rows(content)
+def _caveats(content: Content) -> str:
+    header, rows = caveat_rows(content)
     return f"## What the figures do not say\n\n{_table(header, rows)}"
 
 

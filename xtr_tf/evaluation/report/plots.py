@@ -131,26 +131,14 @@ def draw_plots(content: Content) -> dict[str, str]:
 def quality_plot(content: Content, metric: str) -> str:
     """Figures of all systems on every dataset reported with `metric`, with their intervals."""
     rows = [row for row in (*content["datasets"], *content["averages"]) if row["metric"] == metric]
-    systems = [own for own in content["systems"] if own["key"] in SYSTEM_STYLES]
+    systems = [system for system in content["systems"] if system["key"] in SYSTEM_STYLES]
     with new_figure(height=0.9 + 0.3 * len(rows)) as (figure, axes):
         spread = 0.5 / max(len(systems) - 1, 1)
-        for place, system in enumerate(systems):
+        for position, system in enumerate(systems):
             colour, marker = SYSTEM_STYLES[system["key"]]
-            found = [(y, formatting.figure(row, system["key"], metric)) for y, row in enumerate(rows)]
-            known = [(y + spread * place - 0.25, own) for y, own in found if own]
-            if not known:
-                continue
-            values = np.array([[own["value"], own["low"], own["high"]] for _, own in known]) * 100
-            axes.errorbar(
-                values[:, 0],
-                [y for y, _ in known],
-                xerr=np.abs(values[:, 1:] - values[:, :1]).T,
-                fmt=marker,
-                color=colour,
-                label=system["label"],
-                markersize=4.5,
-                elinewidth=1.1,
-            )
+            figures = [(y, formatting.figure(row, system["key"], metric)) for y, row in enumerate(rows)]
+            known = [(y + spread * position - 0.25, figure) for y, figure in figures if figure]
+            _draw_intervals(axes, known, fmt=marker, color=colour, label=system["label"], markersize=4.5)
         averages = len(rows) - sum(row["metric"] == metric for row in content["averages"])
         if 0 < averages < len(rows):
             axes.axhline(averages - 0.5, color=GRID, linewidth=1.4)
@@ -169,25 +157,14 @@ def difference_plot(content: Content) -> str:
     """The model's advantage over what it is compared with, by language."""
     comparison = content["comparisons"][0]
     rows = comparison["languages"]
-    labels = {system["key"]: system["label"] for system in content["systems"]}
+    labels = formatting.system_labels(content)
     colours = {"better": FIRST, "worse": SECOND, "no clear difference": QUIET}
     with new_figure(height=0.9 + 0.24 * len(rows)) as (figure, axes):
         axes.axvline(0, color=QUIET, linewidth=1)
         for verdict, colour in colours.items():
-            own = [(y, row) for y, row in enumerate(rows) if row["verdict"] == verdict]
-            if not own:
-                continue
-            values = np.array([[row["value"], row["low"], row["high"]] for _, row in own]) * 100
-            axes.errorbar(
-                values[:, 0],
-                [y for y, _ in own],
-                xerr=np.abs(values[:, 1:] - values[:, :1]).T,
-                fmt={"better": "o", "worse": "s", "no clear difference": "D"}[verdict],
-                color=colour,
-                label=verdict,
-                markersize=5,
-                elinewidth=1.2,
-            )
+            with_verdict = [(y, row) for y, row in enumerate(rows) if row["verdict"] == verdict]
+            marker = {"better": "o", "worse": "s", "no clear difference": "D"}[verdict]
+            _draw_intervals(axes, with_verdict, fmt=marker, color=colour, label=verdict, markersize=5)
         axes.set_yticks(range(len(rows)), [formatting.language(row["name"]) for row in rows])
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.margins(x=0.08)
@@ -198,15 +175,23 @@ def difference_plot(content: Content) -> str:
         return to_svg(figure, "differences", f"{title} by language")
 
 
+def _draw_intervals(axes: Any, figures: Sequence[tuple[float, Content]], **style: Any) -> None:
+    """Draws figures with their intervals as points with whiskers, at the heights given; none if empty."""
+    if figures:
+        values = np.array([[figure["value"], figure["low"], figure["high"]] for _, figure in figures]) * 100
+        whiskers = np.abs(values[:, 1:] - values[:, :1]).T
+        axes.errorbar(values[:, 0], [y for y, _ in figures], xerr=whiskers, elinewidth=1.1, **style)
+
+
 def rank_plot(analyses: Sequence[Content], key: str, name: str, what: str) -> str:
     """The probability that a retrieved token is `what`, by its rank; the mean stands out."""
     ranks = min(len(analysis[key]) for analysis in analyses)
     curves = 100 * np.array([analysis[key][:ranks] for analysis in analyses])
-    places = np.arange(1, ranks + 1)
+    positions = np.arange(1, ranks + 1)
     with new_figure() as (figure, axes):
         if len(curves) > 1:
-            axes.plot(places, curves.T, color=QUIET, linewidth=0.7, alpha=0.6)
-        axes.plot(places, curves.mean(axis=0), color=FIRST, linewidth=2.4)
+            axes.plot(positions, curves.T, color=QUIET, linewidth=0.7, alpha=0.6)
+        axes.plot(positions, curves.mean(axis=0), color=FIRST, linewidth=2.4)
         axes.set_xscale("log")
         axes.set_xticks([tick for tick in (1, 2, 5, 10, 20, 50, 100) if tick <= ranks])
         axes.xaxis.set_major_formatter("{x:.0f}")
@@ -223,9 +208,9 @@ def similarity_plot(analyses: Sequence[Content]) -> str:
     densities = np.zeros((2, 80))
     for analysis in analyses:
         first = round((analysis["histogram_edges"][0] + 1) / 0.025)
-        places = slice(first, first + len(analysis["gold_density"]))
-        densities[0, places] += np.array(analysis["gold_density"]) / len(analyses)
-        densities[1, places] += np.array(analysis["other_density"]) / len(analyses)
+        bins = slice(first, first + len(analysis["gold_density"]))
+        densities[0, bins] += np.array(analysis["gold_density"]) / len(analyses)
+        densities[1, bins] += np.array(analysis["other_density"]) / len(analyses)
     edges = np.linspace(-1, 1, 81)
     shown = np.flatnonzero(densities.sum(axis=0))
     with new_figure() as (figure, axes):
@@ -244,12 +229,14 @@ def similarity_plot(analyses: Sequence[Content]) -> str:
 
 
 def k_prime_plot(analyses: Sequence[Content]) -> str:
-    """Metrics of f_XTR' against k', beside f_ColBERT; means over the datasets that reach every k'."""
-    shared = sorted(set.intersection(*(set(map(int, own["k_prime_metrics"])) for own in analyses)))
-    lookup = [{int(k): own for k, own in analysis["k_prime_metrics"].items()} for analysis in analyses]
+    """Metrics of f_XTR' against k', next to f_ColBERT; means over the datasets that reach every k'."""
+    shared = sorted(set.intersection(*(set(map(int, analysis["k_prime_metrics"])) for analysis in analyses)))
+    lookup = [
+        {int(k): metrics for k, metrics in analysis["k_prime_metrics"].items()} for analysis in analyses
+    ]
     with new_figure() as (figure, axes):
         for metric, colour, marker in (("Recall@100", FIRST, "o"), ("nDCG@10", SECOND, "s")):
-            means = [100 * np.mean([own[k][metric] for own in lookup]) for k in shared]
+            means = [100 * np.mean([metrics[k][metric] for metrics in lookup]) for k in shared]
             exact = 100 * np.mean([analysis["colbert_metrics"][metric] for analysis in analyses])
             axes.plot(shared, means, color=colour, marker=marker, markersize=4.5, label=f"{metric}, f_XTR′")
             axes.axhline(exact, color=colour, linestyle="--", linewidth=1.1, label=f"{metric}, f_ColBERT")

@@ -17,15 +17,15 @@ Content = Mapping[str, Any]
 
 def headline(content: Content) -> str:
     """One or two sentences that say what came out."""
-    labels = {system["key"]: system["label"] for system in content["systems"]}
+    labels = form.system_labels(content)
     rows = lead_rows(content)
     if not rows:
         return "The datasets are reported with different metrics; see the table of each."
     lead = rows[0]
-    own = form.figure(lead, "xtr", lead["metric"])
-    assert own
+    figure = form.figure(lead, "xtr", lead["metric"])
+    assert figure
     where = f"on average over {lead['datasets']} datasets" if "datasets" in lead else f"on {lead['name']}"
-    text = f"{labels['xtr']} reaches {form.points(own['value'])} {lead['metric']} {where}"
+    text = f"{labels['xtr']} reaches {form.points(figure['value'])} {lead['metric']} {where}"
     if not content["comparisons"]:
         return f"{text}."
     comparison = content["comparisons"][0]
@@ -59,7 +59,7 @@ def metrics_of(content: Content) -> list[str]:
     """The metrics that any dataset was measured with, those that datasets are reported with first."""
     first = dict.fromkeys(row["metric"] for row in content["datasets"])
     measured = {
-        metric for row in content["datasets"] for own in row["figures"].values() for metric in own
+        metric for row in content["datasets"] for figures in row["figures"].values() for metric in figures
     } - {"Judged@10"}
     return [*first, *(metric for metric in METRICS if metric in measured and metric not in first)]
 
@@ -70,7 +70,9 @@ def imputation_rows(content: Content) -> list[list[str]]:
     rows = []
     for key in analyses[0]["imputation_metrics"] if analyses else ():
         means = [
-            form.points(float(np.mean([own["imputation_metrics"][key][metric] for own in analyses])))
+            form.points(
+                float(np.mean([analysis["imputation_metrics"][key][metric] for analysis in analyses]))
+            )
             for metric in ("MRR@10", "nDCG@10", "Recall@100")
         ]
         rows.append([form.imputation(key), *means])
@@ -103,7 +105,7 @@ def cost_rows(content: Content) -> list[list[str]]:
     ]
 
 
-def honesty_rows(content: Content) -> tuple[list[str], list[list[str]]]:
+def caveat_rows(content: Content) -> tuple[list[str], list[list[str]]]:
     """Header and rows of what is missing, empty or never judged."""
     header = [
         "",
@@ -121,22 +123,22 @@ def honesty_rows(content: Content) -> tuple[list[str], list[list[str]]]:
     ]
     rows = []
     for row in content["datasets"]:
-        honesty = row["honesty"]
+        caveats = row["honesty"]
         judged = form.figure(row, "xtr", "Judged@10")
-        left_out = ", ".join(f"{count} {reason}" for reason, count in honesty["records_left_out"].items())
+        left_out = ", ".join(f"{count} {reason}" for reason, count in caveats["records_left_out"].items())
         rows.append(
             [
                 row["name"],
                 form.count(row["documents"]),
                 left_out or "0",
                 form.count(row["queries"]),
-                form.count(honesty["queries_not_sampled"]),
-                form.count(honesty["queries_without_judgements"]),
-                form.count(honesty["judged_queries_without_text"]),
-                form.count(honesty["queries_without_relevant_documents"]),
-                form.count(honesty["relevant_documents_missing"]),
-                _by_system(content, honesty["empty_results"]),
-                _by_system(content, honesty["documents_not_in_corpus"]),
+                form.count(caveats["queries_not_sampled"]),
+                form.count(caveats["queries_without_judgements"]),
+                form.count(caveats["judged_queries_without_text"]),
+                form.count(caveats["queries_without_relevant_documents"]),
+                form.count(caveats["relevant_documents_missing"]),
+                _by_system(content, caveats["empty_results"]),
+                _by_system(content, caveats["documents_not_in_corpus"]),
                 f"{form.points(judged['value'])}%" if judged else "–",
             ]
         )
@@ -165,8 +167,8 @@ def settings_rows(content: Content) -> list[list[str]]:
 
 
 def _by_system(content: Content, counts: Mapping[str, int]) -> str:
-    labels = {system["key"]: system["label"] for system in content["systems"]}
-    shown = [f"{labels[key]} {form.count(own)}" for key, own in counts.items() if own and key in labels]
+    labels = form.system_labels(content)
+    shown = [f"{labels[key]} {form.count(count)}" for key, count in counts.items() if count and key in labels]
     return ", ".join(shown) or "0"
 
 
