@@ -40,7 +40,7 @@ def encode(
         bool, typer.Option("--skip-punctuation", help="Leave out pieces of nothing but punctuation.")
     ] = False,
     skip_pieces: Annotated[
-        Path | None, typer.Option(help="File of pieces to leave out, one a line, such as `▁the`.")
+        Path | None, typer.Option(help="File of pieces to leave out, one per line, such as `▁the`.")
     ] = None,
     min_norm: Annotated[
         float, typer.Option(help="Leave out tokens whose vector is shorter before it is normalised.")

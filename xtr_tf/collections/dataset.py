@@ -75,8 +75,8 @@ class Dataset:
         queries: Those that can be judged, in the order of their file.
         judgements: Grades of documents; empty in a dataset judged by answer strings.
         corpus: Iterates over the documents, from the start each time.
-        metric: The metric that the dataset is usually reported with, one of `measures.METRICS`.
-        collection: What it is averaged with; empty for a dataset that stands alone.
+        metric: The metric that the dataset is usually reported with, such as `nDCG@10`.
+        collection: What it is averaged with; empty for one that is averaged with nothing.
         in_average: Whether it counts in that average, as MS MARCO does not in BEIR's.
         language: Of its documents, or `und` where they differ.
         ignores_own_document: Whether a document with the query's own id is no result, because the

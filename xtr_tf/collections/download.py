@@ -1,7 +1,7 @@
 """Where the paper's datasets can be had: files, where they go, and how a download is checked.
 
 BEIR publishes MD5 sums. The Hugging Face Hub tells the hash of each file when it is asked for it. The
-others publish none: their SHA-256 is written beside them, so that two copies can be compared.
+others publish none: their SHA-256 is written next to them, so that two copies can be compared.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def fetch(file: RemoteFile, folder: Path, progress: Progress) -> str:
         InputError: The file cannot be reached, or is not the one published; nothing is left behind.
     """
     target = folder / file.path
-    # Of an archive only this is left beside what was in it.
+    # Of an archive only this is left, next to what was in it.
     record = target.with_name(f"{target.name}{_DONE}")
     if record.is_file():
         return "already there"
@@ -256,7 +256,7 @@ def _check(file: RemoteFile, digests: dict[str, Any], announced: str) -> str:
 
 
 def _unpack(archive: Path, target: Path) -> None:
-    """Unpacks beside `target`; members that would go elsewhere are refused."""
+    """Unpacks next to `target`; members that would go elsewhere are refused."""
     staging = target.with_name(f".{target.name}.unpacking")
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir()

@@ -87,14 +87,20 @@ def read_objects(path: Path, on_bad: OnBadRecord = refuse) -> Iterator[tuple[int
             yield number, value
 
 
-def read_columns(path: Path, count: int, on_bad: OnBadRecord = refuse) -> Iterator[tuple[int, list[str]]]:
-    """Numbers of lines and their `count` columns between tabs, of which the first must not be empty."""
+def split_lines(path: Path, on_bad: OnBadRecord = refuse) -> Iterator[tuple[int, list[str]]]:
+    """Numbers of lines and their columns between tabs, however many there are."""
     for number, line in read_lines(path):
         try:
             columns = decode(line).split("\t")
         except ValueError as error:
             on_bad(path, number, str(error))
-            continue
+        else:
+            yield number, columns
+
+
+def read_columns(path: Path, count: int, on_bad: OnBadRecord = refuse) -> Iterator[tuple[int, list[str]]]:
+    """Numbers of lines and their `count` columns between tabs, of which the first must not be empty."""
+    for number, columns in split_lines(path, on_bad):
         if len(columns) == count and columns[0]:
             yield number, columns
         else:

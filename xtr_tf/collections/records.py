@@ -14,7 +14,7 @@ from typing import Any
 from xtr_tf.collections.bad_records import OnBadRecord
 from xtr_tf.collections.compression import damaged, import_pyarrow
 from xtr_tf.collections.document import ID_FIELDS, LANGUAGE_FIELDS, TEXT_FIELDS, TITLE_FIELDS
-from xtr_tf.collections.lines import decode, read_lines, read_objects
+from xtr_tf.collections.lines import read_objects, split_lines
 
 _FIELDS = frozenset({*ID_FIELDS, *TEXT_FIELDS, *TITLE_FIELDS, *LANGUAGE_FIELDS})
 _PARQUET_BATCH = 1024
@@ -31,12 +31,7 @@ def read_tsv(path: Path, on_bad: OnBadRecord) -> Records:
     """
     header: list[str] | None = None
     is_first = True
-    for number, line in read_lines(path):
-        try:
-            columns = decode(line).split("\t")
-        except ValueError as error:
-            on_bad(path, number, str(error))
-            continue
+    for number, columns in split_lines(path, on_bad):
         named = not (set(ID_FIELDS).isdisjoint(columns) or set(TEXT_FIELDS).isdisjoint(columns))
         if is_first and named:
             header = columns

@@ -23,10 +23,10 @@ import numpy as np
 from xtr_tf.config.schema import IndexConfig
 from xtr_tf.errors import InputError
 from xtr_tf.files import sha256_of, write_atomically
+from xtr_tf.vectors.manifest import MANIFEST_FILE, read_manifest_file
 
 FORMAT = "xtr-token-index"
 VERSION = 1
-MANIFEST_FILE = "manifest.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,31 +58,14 @@ class IndexManifest:
     @classmethod
     def read(cls, directory: Path) -> IndexManifest:
         """Reads `manifest.json`, refusing whatever is not one of ours."""
-        path = directory / MANIFEST_FILE
-        if not path.is_file():
-            raise InputError(
-                "This is no finished token index (it has no manifest.json); "
-                f"run `xtr-tf index` to its end first. Received: {str(directory)!r}."
-            )
-        try:
-            content = json.loads(path.read_bytes())
-            written = content.pop("format"), content.pop("version")
-            if written == (FORMAT, VERSION):
-                stored = content.pop("config")
-                config = IndexConfig(**{IndexConfig.RENAMED.get(key, key): stored[key] for key in stored})
-                files = {
-                    name: (int(size), str(digest)) for name, (size, digest) in content.pop("files").items()
-                }
-                return cls(config=config, files=files, **content)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(
-                "The manifest of the token index is damaged; build the index again. "
-                f"Received: {str(path)!r} ({type(error).__name__})."
-            ) from error
-        raise InputError(
-            f"Only version {VERSION} of {FORMAT} can be read; build the index again. "
-            f"Received: version {written[1]!r} of {written[0]!r}."
-        )
+        return read_manifest_file(directory, FORMAT, VERSION, cls._parse, "token index", "xtr-tf index")
+
+    @classmethod
+    def _parse(cls, content: dict[str, Any]) -> IndexManifest:
+        stored = content.pop("config")
+        config = IndexConfig(**{IndexConfig.RENAMED.get(key, key): stored[key] for key in stored})
+        files = {name: (int(size), str(digest)) for name, (size, digest) in content.pop("files").items()}
+        return cls(config=config, files=files, **content)
 
 
 def stored_config(config: IndexConfig) -> dict[str, Any]:

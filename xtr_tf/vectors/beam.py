@@ -1,8 +1,8 @@
 """Shards as elements of an Apache Beam pipeline, on any runner.
 
 A shard is the unit of work, of retry and of storage, so a runner that repeats an element, or
-runs it twice at once, changes nothing (`shard_task.py`). What a task loads, such as the model,
-is loaded once a process.
+runs it twice at once, changes nothing (see `ShardTask`). What a task loads, such as the model,
+is loaded once per process.
 """
 
 from __future__ import annotations

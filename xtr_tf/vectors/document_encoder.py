@@ -18,7 +18,7 @@ from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.folder import load_encoder
 from xtr_tf.model.tokenizer import Tokenizer
 from xtr_tf.vectors.passages import Passage, PassageSplitter, Pruning, batches
-from xtr_tf.vectors.store import EncodedDocument
+from xtr_tf.vectors.shard import EncodedDocument
 
 
 class DocumentEncoder:

@@ -1,4 +1,7 @@
-"""A whole encoding job: plan, run what is not finished, close the directory with its manifest."""
+"""A whole encoding job: plan, run what is not finished, close the directory with its manifest.
+
+How one shard is encoded is the business of `job.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Encoding one shard, the same for every runner: read its plan, reuse or encode, write it.
+"""How one shard is encoded, the same for every runner: read its plan, reuse or encode, write it.
 
-Idempotent: whoever runs it, and however often, the shard ends up finished exactly once.
+Idempotent: whoever runs it, and however often, the shard ends up finished exactly once. So progress
+is watched by looking at what is finished, wherever the workers are.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from xtr_tf.config.retrieval import EncodingConfig
 from xtr_tf.errors import InputError
 from xtr_tf.vectors.manifest import ShardEntry
 from xtr_tf.vectors.plan import WORK_FOLDER, ShardPlan, documents_file, reuse_file
-from xtr_tf.vectors.shard import Shard, read_shard_entry, write_shard
-from xtr_tf.vectors.store import EncodedDocument, TokenVectors, assemble
+from xtr_tf.vectors.shard import Shard, assemble, read_shard_entry, write_shard
+from xtr_tf.vectors.store import TokenVectors
 
 if TYPE_CHECKING:
     from xtr_tf.vectors.document_encoder import DocumentEncoder
@@ -45,7 +46,7 @@ class EncodingJob:
     config: EncodingConfig
 
     def load(self) -> DocumentEncoder:
-        """The encoder; once a process."""
+        """The encoder; once per process."""
         from xtr_tf.vectors.document_encoder import DocumentEncoder
 
         return DocumentEncoder.load(self.model, self.config)
@@ -79,7 +80,7 @@ def encode_shard(job: EncodingJob, shard: ShardPlan, encoder: DocumentEncoder) -
     fresh = np.flatnonzero(ordinals < 0)
     encoded = dict(zip(fresh, encoder.encode([records[index].full_text for index in fresh]), strict=True))
     documents = [
-        encoded[index] if ordinal < 0 else EncodedDocument.stored(_open_once(job.reuse), int(ordinal))
+        encoded[index] if ordinal < 0 else _open_once(job.reuse).encoded_document(int(ordinal))
         for index, ordinal in enumerate(ordinals)
     ]
     counters = {

@@ -1,15 +1,15 @@
 """What a directory of token vectors says of itself: `manifest.json`, and the entry of one shard.
 
-Knows names, counts and hashes. The arrays belong to `shard.py`, what is encoded to the pipeline.
+Knows names, counts and hashes. The arrays belong to `shard.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from xtr_tf.collections.document import UNKNOWN_LANGUAGE
 from xtr_tf.errors import InputError
@@ -113,28 +113,58 @@ class VectorsManifest:
     @classmethod
     def read(cls, directory: Path) -> VectorsManifest:
         """Reads `manifest.json`, refusing whatever is not one of ours."""
-        path = directory / MANIFEST_FILE
-        if not path.is_file():
-            raise InputError(
-                "This is no finished directory of token vectors (it has no manifest.json); "
-                f"run `xtr-tf encode` to its end first. Received: {str(directory)!r}."
-            )
-        try:
-            content = json.loads(path.read_bytes())
-            name, version = content.pop("format"), content.pop("version")
-            if (name, version) != (FORMAT, VERSION):
-                raise InputError(
-                    f"Only version {VERSION} of {FORMAT} can be read; encode the corpus again. "
-                    f"Received: version {version!r} of {name!r}."
-                )
-            for count in ("num_documents", "num_passages", "num_tokens"):
-                content.pop(count)
-            shards = tuple(ShardEntry.from_dict(fields) for fields in content.pop("shards"))
-            return cls(shards=shards, **content)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(
-                "The manifest of the token vectors is damaged; encode the corpus again. "
-                f"Received: {str(path)!r} ({type(error).__name__})."
-            ) from error
+        what, command = "directory of token vectors", "xtr-tf encode"
+        return read_manifest_file(directory, FORMAT, VERSION, cls._parse, what, command)
+
+    @classmethod
+    def _parse(cls, content: dict[str, Any]) -> VectorsManifest:
+        for count in ("num_documents", "num_passages", "num_tokens"):
+            content.pop(count)
+        shards = tuple(ShardEntry.from_dict(fields) for fields in content.pop("shards"))
+        return cls(shards=shards, **content)
+
+
+Parsed = TypeVar("Parsed")
+
+
+def read_manifest_file(
+    directory: Path,
+    format_: str,
+    version: int,
+    parse: Callable[[dict[str, Any]], Parsed],
+    what: str,
+    command: str,
+) -> Parsed:
+    """Reads the `manifest.json` of a directory that one of our commands wrote.
+
+    Args:
+        directory: The directory.
+        format_: What the file must name as its format.
+        version: The only version that can be read.
+        parse: Makes something of the other fields.
+        what: Says what the directory should be.
+        command: Says what makes such a directory.
+
+    Raises:
+        InputError: There is no such file, or it is damaged, or of another format or version.
+    """
+    path = directory / MANIFEST_FILE
+    if not path.is_file():
+        raise InputError(
+            f"This is no finished {what} (it has no {MANIFEST_FILE}); run `{command}` to its end first. "
+            f"Received: {str(directory)!r}."
+        )
+    try:
+        content = json.loads(path.read_bytes())
+        found = content.pop("format"), content.pop("version")
+        if found == (format_, version):
+            return parse(content)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"The manifest of the {what} is damaged; run `{command}` again. "
+            f"Received: {str(path)!r} ({type(error).__name__})."
+        ) from error
+    raise InputError(
+        f"Only version {version} of {format_} can be read; run `{command}` again. "
+        f"Received: version {found[1]!r} of {found[0]!r}."
+    )

@@ -1,4 +1,8 @@
-"""Documents to passages: tokens with their places, in overlapping windows for long documents."""
+"""Around the encoder: documents to passages, passages to batches, and which tokens are kept.
+
+Long documents are cut into overlapping windows; every token knows its characters and its position in
+the document. Knows nothing of vectors but their norms.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ class Passage:
         ids: `[tokens]` int32.
         spans: `[tokens, 2]` int32 characters of the document's full text; the closing token's
             is empty, at the end of the last one's.
-        positions: `[tokens]` int32, places in the document; the closing token's is one after
+        positions: `[tokens]` int32, in the document; the closing token's is one after
             the last one's.
     """
 
@@ -187,6 +191,6 @@ class Pruning:
 
 
 def is_punctuation(piece: str) -> bool:
-    """Whether a piece is punctuation alone, with or without the mark of a word's beginning."""
+    """Whether a piece is nothing but punctuation, with or without the mark of a word's beginning."""
     characters = piece.removeprefix(_WORD_START)
     return bool(characters) and all(unicodedata.category(character)[0] == "P" for character in characters)

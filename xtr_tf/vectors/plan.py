@@ -1,7 +1,7 @@
 """The documents of a job, dealt out to shards: fixed before anything is encoded.
 
 The corpus is read once, in order, into a work folder inside the output directory. From then on the
-job depends on that snapshot alone, so that ordinals are the same whatever runs the job, and a
+job depends only on that snapshot, so that ordinals are the same whatever runs the job, and a
 shard can be encoded by any worker at any time. Reading is a small part of a job: hundreds of
 documents are read in the time one is encoded.
 """
@@ -49,7 +49,7 @@ class EncodingPlan:
 
     Args:
         directory: The output directory.
-        identity: What, beside the documents, decides a shard's content: encoder and settings.
+        identity: What, besides the documents, decides a shard's content: encoder and settings.
         shard_characters: Text of a shard; it ends with the document that reaches this.
     """
 
@@ -113,7 +113,7 @@ def reuse_file(folder: Path, index: int) -> Path:
 class Reuse:
     """Finds documents of an earlier directory by the hash of their text.
 
-    Takes 40 bytes of memory a document.
+    Takes 40 bytes of memory per document.
 
     Args:
         directory: The earlier directory.

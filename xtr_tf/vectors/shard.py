@@ -1,4 +1,8 @@
-"""The token vectors of some documents in memory: what an encoder makes and a shard's files hold."""
+"""One shard: the token vectors of consecutive documents, in memory and as a folder of files.
+
+An encoder makes an `EncodedDocument` of each document, `assemble` puts them together, `write_shard` and
+`Shard` write and read the files. How documents are encoded is not known here.
+"""
 
 from __future__ import annotations
 
@@ -78,6 +82,37 @@ ARRAYS = {
     "passage_tokens": np.int32,
     "passage_documents": np.int32,
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedDocument:
+    """One document's tokens, passage after passage; arrays as in `ShardArrays`.
+
+    `pruned` counts the tokens that were encoded but left out.
+    """
+
+    vectors: np.ndarray
+    pieces: np.ndarray
+    spans: np.ndarray
+    positions: np.ndarray
+    passage_tokens: np.ndarray
+    pruned: int = 0
+
+
+def assemble(records: Sequence[DocumentRecord], documents: Sequence[EncodedDocument]) -> ShardArrays:
+    """Puts documents together in the order given.
+
+    Args:
+        records: What is kept of each document.
+        documents: The tokens of each; one at least.
+    """
+    joined = {
+        name: np.concatenate([getattr(document, name) for document in documents])
+        for name in ("vectors", "pieces", "spans", "positions", "passage_tokens")
+    }
+    passages = [len(document.passage_tokens) for document in documents]
+    owners = np.repeat(np.arange(len(documents), dtype=np.int32), passages)
+    return ShardArrays(records, passage_documents=owners, **joined)
 
 
 ENTRY_FILE = "shard.json"
@@ -190,7 +225,7 @@ class Shard:
         return self.map_vectors()
 
     def map_vectors(self) -> np.ndarray:
-        """The same, mapped anew: what was read of it leaves memory when the caller lets go of it."""
+        """The same, mapped again: what was read of it leaves memory when the caller lets go of it."""
         stored = self._load("vectors")
         return stored.view(ml_dtypes.bfloat16) if self.entry.dtype == "bfloat16" else stored
 
@@ -241,6 +276,18 @@ class Shard:
         with (self.folder / DOCUMENTS_FILE).open(encoding="utf-8") as file:
             for line in file:
                 yield DocumentRecord.from_json(line)
+
+    def encoded_document(self, index: int) -> EncodedDocument:
+        """The tokens of one document, counted from the shard's first, its vectors bit for bit."""
+        first_passage, last_passage = np.searchsorted(self.passage_documents, [index, index + 1])
+        first, last = self.passage_offsets[[first_passage, last_passage]]
+        return EncodedDocument(
+            vectors=self.vectors[first:last],
+            pieces=self.pieces[first:last],
+            spans=self.spans[first:last],
+            positions=self.positions[first:last],
+            passage_tokens=self.passage_tokens[first_passage:last_passage],
+        )
 
     def arrays(self) -> ShardArrays:
         """Everything at once."""

@@ -46,7 +46,7 @@ class StagedEncoding:
     config: EncodingConfig
 
     def load(self) -> DocumentEncoder:
-        """The encoder, fetched once a process."""
+        """The encoder, fetched once per process."""
         with tempfile.TemporaryDirectory() as folder:
             download(FileSystems.join(self.staging, self.model), Path(folder))
             return DocumentEncoder.load(folder, self.config)

@@ -26,7 +26,7 @@ import numpy as np
 from xtr_tf.collections.document import DocumentRecord
 from xtr_tf.errors import InputError
 from xtr_tf.vectors.manifest import VectorsManifest
-from xtr_tf.vectors.shard import Shard, ShardArrays, shard_name, write_shard
+from xtr_tf.vectors.shard import EncodedDocument, Shard, ShardArrays, shard_name, write_shard
 
 
 class TokenVectors:
@@ -154,6 +154,11 @@ class TokenVectors:
         index = int(np.searchsorted(self._first_document, document, side="right")) - 1
         return self.shards[index], document - int(self._first_document[index])
 
+    def encoded_document(self, document: int) -> EncodedDocument:
+        """A document's tokens, its vectors bit for bit."""
+        shard, index = self.locate(document)
+        return shard.encoded_document(index)
+
     @cached_property
     def document_of_token(self) -> np.ndarray:
         """`[tokens]` int32 document ordinals."""
@@ -204,48 +209,3 @@ class TokenVectors:
 def _starts(counts: Sequence[int] | np.ndarray) -> np.ndarray:
     """`[len(counts) + 1]` int64: where each begins, and the end of the last."""
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-
-
-@dataclasses.dataclass(frozen=True)
-class EncodedDocument:
-    """One document's tokens, passage after passage; arrays as in `ShardArrays`.
-
-    `pruned` counts the tokens that were encoded but left out.
-    """
-
-    vectors: np.ndarray
-    pieces: np.ndarray
-    spans: np.ndarray
-    positions: np.ndarray
-    passage_tokens: np.ndarray
-    pruned: int = 0
-
-    @classmethod
-    def stored(cls, corpus: TokenVectors, ordinal: int) -> EncodedDocument:
-        """A document of a finished directory, its vectors bit for bit."""
-        shard, local = corpus.locate(ordinal)
-        first_passage, last_passage = np.searchsorted(shard.passage_documents, [local, local + 1])
-        first, last = shard.passage_offsets[[first_passage, last_passage]]
-        return cls(
-            vectors=shard.vectors[first:last],
-            pieces=shard.pieces[first:last],
-            spans=shard.spans[first:last],
-            positions=shard.positions[first:last],
-            passage_tokens=shard.passage_tokens[first_passage:last_passage],
-        )
-
-
-def assemble(records: Sequence[DocumentRecord], documents: Sequence[EncodedDocument]) -> ShardArrays:
-    """Puts documents together in the order given.
-
-    Args:
-        records: What is kept of each document.
-        documents: The tokens of each; one at least.
-    """
-    joined = {
-        name: np.concatenate([getattr(document, name) for document in documents])
-        for name in ("vectors", "pieces", "spans", "positions", "passage_tokens")
-    }
-    passages = [len(document.passage_tokens) for document in documents]
-    owners = np.repeat(np.arange(len(documents), dtype=np.int32), passages)
-    return ShardArrays(records, passage_documents=owners, **joined)

@@ -1,4 +1,7 @@
-"""What a refresh changes, document by document. Knows ids and content, no vectors."""
+"""The next version of a directory of token vectors: what changes, document by document, and writing it.
+
+Knows neither an encoder, what comes has been encoded, nor an index.
+"""
 
 from __future__ import annotations
 

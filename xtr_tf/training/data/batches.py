@@ -5,14 +5,13 @@ Knows nothing of devices but how many there are.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
 
 from xtr_tf.model.tokenizer import Tokenizer
 from xtr_tf.training.data.sampling import TextBatch, TrainingData
-from xtr_tf.training.data.tokenized import TokenizedData
 
 # Without static shapes, rows are cut to a multiple of this: few shapes, and whole vector registers.
 _LENGTH_MULTIPLE = 16
@@ -20,6 +19,8 @@ _LENGTH_MULTIPLE = 16
 
 class Batch(NamedTuple):
     """What one device trains on in one step, `B` queries with `H` hard negatives each.
+
+    Tensors in a dataset, arrays where it was tokenized beforehand.
 
     Attributes:
         query_ids: `[B, n]` int32.
@@ -30,15 +31,31 @@ class Batch(NamedTuple):
         teacher_scores: `[B, 1 + H]` float32.
     """
 
-    query_ids: tf.Tensor
-    document_ids: tf.Tensor
-    positive_keys: tf.Tensor
-    document_keys: tf.Tensor
-    teacher_scores: tf.Tensor
+    query_ids: tf.Tensor | np.ndarray
+    document_ids: tf.Tensor | np.ndarray
+    positive_keys: tf.Tensor | np.ndarray
+    document_keys: tf.Tensor | np.ndarray
+    teacher_scores: tf.Tensor | np.ndarray
+
+
+class BatchSource(Protocol):
+    """A stream of examples: `TrainingData`, which gives texts, or `TokenizedData`, which gives ids.
+
+    Attributes:
+        hard_negatives: `H`.
+        max_positives: The most positives an example has.
+    """
+
+    hard_negatives: int
+    max_positives: int
+
+    def batch(self, position: int, size: int) -> TextBatch | Batch:
+        """The `size` examples from a position of the stream on."""
+        ...
 
 
 def batch_dataset(
-    data: TrainingData | TokenizedData,
+    data: BatchSource,
     tokenizer: Tokenizer,
     batch_size: int,
     steps: range,
@@ -65,9 +82,9 @@ def batch_dataset(
         A deterministic dataset of `Batch`.
     """
     documents = batch_size * (1 + data.hard_negatives)
-    tokenized = isinstance(data, TokenizedData)
+    tokenized = not isinstance(data, TrainingData)
     lengths = tokenizer.config
-    # In the order of `TextBatch` and `NumberBatch`.
+    # In the order of `TextBatch` and `Batch`.
     layout: list[tuple[tf.DType, list[int]]] = [
         (tf.int32, [batch_size, lengths.query_length]) if tokenized else (tf.string, [batch_size]),
         (tf.int32, [documents, lengths.document_length]) if tokenized else (tf.string, [documents]),

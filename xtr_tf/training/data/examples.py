@@ -7,7 +7,7 @@ nothing of sampling, tokens or batches.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -21,7 +21,7 @@ from xtr_tf.collections.document import (
     id_field,
     text_field,
 )
-from xtr_tf.collections.lines import LineFile, decode, parse_object
+from xtr_tf.collections.lines import decode, parse_object
 
 
 class TrainingExample(NamedTuple):
@@ -135,54 +135,75 @@ class ExampleSource(Protocol):
         ...
 
 
-ParseLine = Callable[[bytes, str], TrainingExample]
+class RecordFile(Protocol):
+    """The records of a file by number: a `LineFile`, or one of TFRecords."""
+
+    path: Path
+
+    def __len__(self) -> int:
+        """Number of records."""
+        ...
+
+    def __getitem__(self, index: int) -> bytes:
+        """The record at `index`, from 0."""
+        ...
 
 
-class LineSource:
-    """Examples that stand one per line in some files, parsed when they are asked for.
+#: Turns a record and a default language into an example, or raises `ValueError`.
+ParseRecord = Callable[[bytes, str], TrainingExample]
 
-    Every line is parsed once at the start, so that bad ones are found before training.
+
+class FileSource:
+    """Examples that stand one after the other in some files, parsed when they are asked for.
+
+    Every record is parsed once at the start, so that bad ones are found before training; empty ones,
+    such as blank lines, are passed over.
 
     Args:
         name: Name of the source.
-        paths: The files.
-        parse: Turns a line and a default language into an example, or raises `ValueError`.
+        files: The files.
+        parse: Parses a record.
         language: Language of examples that name none.
-        bad_records: Told of lines that cannot be parsed.
+        bad_records: Told of records that cannot be parsed.
     """
 
     def __init__(
-        self, name: str, paths: list[Path], parse: ParseLine, language: str, bad_records: BadRecords
+        self,
+        name: str,
+        files: Sequence[RecordFile],
+        parse: ParseRecord,
+        language: str,
+        bad_records: BadRecords,
     ) -> None:
         self.name = name
         self.max_positives = 1
+        self._files = files
         self._parse = parse
         self._language = language
-        self._files = [LineFile(path) for path in paths]
         languages: list[str] = []
-        places: list[tuple[int, int]] = []
-        for file_number, file in enumerate(self._files):
-            for line_number in range(len(file)):
-                line = file[line_number]
-                if not line:
+        locations: list[tuple[int, int]] = []
+        for file_number, file in enumerate(files):
+            for record_number in range(len(file)):
+                record = file[record_number]
+                if not record:
                     continue
                 try:
-                    example = parse(line, language)
+                    example = parse(record, language)
                 except ValueError as error:
-                    bad_records.skip(file.path, line_number + 1, str(error))
+                    bad_records.skip(file.path, record_number + 1, str(error))
                     continue
                 languages.append(example.language)
-                places.append((file_number, line_number))
+                locations.append((file_number, record_number))
                 self.max_positives = max(self.max_positives, len(example.positives))
         self.languages = np.array(languages, dtype=str)
-        self._places = np.array(places, np.int64).reshape(-1, 2)
+        self._locations = np.array(locations, np.int64).reshape(-1, 2)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._locations)
 
     def __getitem__(self, index: int) -> TrainingExample:
-        file_number, line_number = self._places[index]
-        return self._parse(self._files[file_number][line_number], self._language)
+        file_number, record_number = self._locations[index]
+        return self._parse(self._files[file_number][record_number], self._language)
 
 
 def parse_jsonl(line: bytes, language: str) -> TrainingExample:

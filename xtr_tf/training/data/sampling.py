@@ -1,7 +1,7 @@
-"""Which example stands at which position of the training stream: a pure function of the seed.
+"""The training stream: which example stands at which position, a pure function of the seed.
 
-No state means nothing to save: any host can compute any part of any batch, and a run resumes
-at a step by asking for that step.
+`Sampler` says which, `TrainingData` gives its texts. No state means nothing to save: any host can
+compute any part of any batch, and a run resumes at a step by asking for that step. Knows no tokens.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class TrainingData:
         return source, source[index - int(self._ends[number]) + len(source)]
 
     def _choose(self, position: int) -> list[_Chosen]:
-        """One positive and `H` negatives; each visit of an example draws anew."""
+        """One positive and `H` negatives; each visit of an example draws again."""
         index, visit = self._sampler(position)
         source, example = self._example(index)
         random = np.random.default_rng([self._seed, 2, index, visit])

@@ -7,11 +7,12 @@ from pathlib import Path
 from xtr_tf.collections.bad_records import BadRecords
 from xtr_tf.collections.beir import is_beir
 from xtr_tf.collections.dataset import Dataset
+from xtr_tf.collections.lines import LineFile
 from xtr_tf.collections.miracl import has_miracl
 from xtr_tf.collections.ms_marco import is_ms_marco
 from xtr_tf.config.schema import SourceConfig
 from xtr_tf.errors import InputError
-from xtr_tf.training.data.examples import ExampleSource, LineSource, parse_jsonl, parse_tsv
+from xtr_tf.training.data.examples import ExampleSource, FileSource, parse_jsonl, parse_tsv
 from xtr_tf.training.data.judged import FORMATS, JudgedSource, load_judged, with_hard_negatives
 
 
@@ -24,11 +25,13 @@ def open_source(config: SourceConfig, bad_records: BadRecords) -> list[ExampleSo
             datasets = [with_hard_negatives(datasets[0], paths[0], config.split, bad_records)]
         return [JudgedSource(dataset, bad_records) for dataset in datasets]
     if format_ == "tfrecord":
-        from xtr_tf.training.data.tfrecords import TFRecordSource
+        from xtr_tf.training.data.tfrecords import TFRecordFile, parse_example
 
-        return [TFRecordSource(config.path, paths, config.language, bad_records)]
+        records = [TFRecordFile(path, bad_records) for path in paths]
+        return [FileSource(config.path, records, parse_example, config.language, bad_records)]
     parse = parse_jsonl if format_ == "jsonl" else parse_tsv
-    return [LineSource(config.path, paths, parse, config.language, bad_records)]
+    lines = [LineFile(path) for path in paths]
+    return [FileSource(config.path, lines, parse, config.language, bad_records)]
 
 
 def open_datasets(config: SourceConfig, bad_records: BadRecords) -> list[Dataset]:

@@ -7,7 +7,6 @@ and negatives alike `positive_ids`, `positive_titles`, `positive_texts` and the 
 
 from __future__ import annotations
 
-import mmap
 import struct
 from pathlib import Path
 
@@ -22,44 +21,44 @@ from xtr_tf.training.data.examples import TrainingExample
 _HEADER, _FOOTER = 12, 4
 
 
-class TFRecordSource:
-    """Examples by number from TFRecord files.
+class TFRecordFile:
+    """The records of a TFRecord file by number.
 
-    Plain files are read where an example stands; compressed ones are held in memory.
+    A plain file is read where a record stands; a compressed one is held in memory.
 
     Args:
-        name: Name of the source.
-        paths: The files.
-        language: Language of examples that name none.
-        bad_records: Told of records that cannot be parsed.
+        path: The file.
+        bad_records: Told of a record that the file ends within.
     """
 
-    def __init__(self, name: str, paths: list[Path], language: str, bad_records: BadRecords) -> None:
-        self.name = name
-        self.max_positives = 1
-        self._language = language
-        self._contents = [file_content(path) for path in paths]
-        languages: list[str] = []
-        places: list[tuple[int, int, int]] = []
-        for number, (path, content) in enumerate(zip(paths, self._contents, strict=True)):
-            for record_number, (start, end) in enumerate(record_bounds(content, path, bad_records), start=1):
-                try:
-                    example = parse_example(content[start:end], language)
-                except ValueError as error:
-                    bad_records.skip(path, record_number, str(error))
-                    continue
-                languages.append(example.language)
-                places.append((number, start, end))
-                self.max_positives = max(self.max_positives, len(example.positives))
-        self.languages = np.array(languages, dtype=str)
-        self._places = np.array(places, np.int64).reshape(-1, 3)
+    def __init__(self, path: Path, bad_records: BadRecords) -> None:
+        self.path = path
+        self._content = memoryview(file_content(path))
+        self._bounds = np.array(_record_bounds(self._content, path, bad_records), np.int64).reshape(-1, 2)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._bounds)
 
-    def __getitem__(self, index: int) -> TrainingExample:
-        number, start, end = self._places[index]
-        return parse_example(self._contents[number][start:end], self._language)
+    def __getitem__(self, index: int) -> bytes:
+        """The record at `index`, from 0."""
+        start, end = self._bounds[index]
+        return bytes(self._content[start:end])
+
+
+def _record_bounds(content: memoryview, path: Path, bad_records: BadRecords) -> list[tuple[int, int]]:
+    """Where each record's data starts and ends; the rest of a file after a broken one is lost."""
+    bounds: list[tuple[int, int]] = []
+    position = 0
+    while position < len(content):
+        header = content[position : position + 8]
+        length = struct.unpack("<Q", header)[0] if len(header) == 8 else len(content)
+        end = position + _HEADER + length
+        if end + _FOOTER > len(content):
+            bad_records.skip(path, len(bounds) + 1, "the file ends within this record")
+            break
+        bounds.append((position + _HEADER, end))
+        position = end + _FOOTER
+    return bounds
 
 
 def serialize_example(example: TrainingExample) -> bytes:
@@ -126,21 +125,3 @@ def parse_example(record: bytes, language: str) -> TrainingExample:
         },
         language,
     )
-
-
-def record_bounds(
-    content: bytes | mmap.mmap | memoryview, path: Path, bad_records: BadRecords
-) -> list[tuple[int, int]]:
-    """Where each record's data starts and ends; the rest of a file after a broken one is lost."""
-    bounds: list[tuple[int, int]] = []
-    position = 0
-    while position < len(content):
-        header = content[position : position + 8]
-        length = struct.unpack("<Q", header)[0] if len(header) == 8 else len(content)
-        end = position + _HEADER + length
-        if end + _FOOTER > len(content):
-            bad_records.skip(path, len(bounds) + 1, "the file ends within this record")
-            break
-        bounds.append((position + _HEADER, end))
-        position = end + _FOOTER
-    return bounds

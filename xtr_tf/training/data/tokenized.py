@@ -16,32 +16,14 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from xtr_tf.collections.bad_records import BadRecords
-from xtr_tf.collections.compression import file_content
 from xtr_tf.config.schema import DataConfig, TokenizerConfig
 from xtr_tf.errors import InputError
+from xtr_tf.training.data.batches import Batch
 from xtr_tf.training.data.sampling import Sampler
 from xtr_tf.training.data.sources import find_paths
-from xtr_tf.training.data.tfrecords import record_bounds
+from xtr_tf.training.data.tfrecords import TFRecordFile
 
 _FEATURES = {"language", "query_tokens", "positive_tokens", "positive_keys", "positive_scores"}
-
-
-class NumberBatch(NamedTuple):
-    """What `TextBatch` describes, with ids for texts; a document that is missing is all padding.
-
-    Attributes:
-        query_ids: `[B, n]` int32.
-        document_ids: `[B + B·H, m]` int32.
-        positive_keys: `[B, P, 3, 2]` int32.
-        document_keys: `[B + B·H, 3, 2]` int32.
-        teacher_scores: `[B, 1 + H]` float32.
-    """
-
-    query_ids: np.ndarray
-    document_ids: np.ndarray
-    positive_keys: np.ndarray
-    document_keys: np.ndarray
-    teacher_scores: np.ndarray
 
 
 class _Documents(NamedTuple):
@@ -69,14 +51,13 @@ class TokenizedData:
         self._seed = seed
         self.hard_negatives = config.hard_negatives
         self.max_positives = 1
-        self._records: list[memoryview] = []
+        self._records: list[tuple[TFRecordFile, int]] = []  # read when asked for
         languages: list[str] = []
         for path in _files(config):
-            content = memoryview(file_content(path))
-            bad_records = BadRecords(limit=0)
-            for start, end in record_bounds(content, path, bad_records):
-                self._records.append(content[start:end])
-                features = _parse_first(content[start:end], path)
+            file = TFRecordFile(path, BadRecords(limit=0))
+            for number in range(len(file)):
+                self._records.append((file, number))
+                features = _parse_first(file[number], path)
                 languages.append(_text(features, "language"))
                 positives = len(features["positive_scores"].float_list.value)
                 self.max_positives = max(self.max_positives, positives)
@@ -93,14 +74,14 @@ class TokenizedData:
 
     def example_id(self, position: int) -> str:
         """Names the example at a position of the stream."""
-        return _text(_parse(self._records[self._sampler(position)[0]]), "id")
+        return _text(self._features(self._sampler(position)[0]), "id")
 
-    def batch(self, position: int, size: int) -> NumberBatch:
+    def batch(self, position: int, size: int) -> Batch:
         """The `size` examples from a position of the stream on."""
         rows = [self._choose(p) for p in range(position, position + size)]
         # Positives of all rows, then the negatives of each row in turn, as in `TextBatch`.
         chosen = [row.documents for row in rows]
-        return NumberBatch(
+        return Batch(
             query_ids=np.stack([row.query_ids for row in rows]),
             document_ids=np.concatenate([_first(chosen, "ids"), _rest(chosen, "ids")]),
             positive_keys=np.stack([row.positive_keys for row in rows]),
@@ -109,29 +90,33 @@ class TokenizedData:
         )
 
     def _choose(self, position: int) -> _Row:
-        """One positive and `H` negatives; each visit of an example draws anew."""
+        """One positive and `H` negatives; each visit of an example draws again."""
         index, visit = self._sampler(position)
-        features = _parse(self._records[index])
+        features = self._features(index)
         positives, negatives = self._documents(features, "positive"), self._documents(features, "negative")
         random = np.random.default_rng([self._seed, 2, index, visit])
-        place = random.integers(len(positives.scores))
+        positive = random.integers(len(positives.scores))
         count = min(self.hard_negatives, len(negatives.scores))
-        places = random.permutation(len(negatives.scores))[:count]
+        chosen = random.permutation(len(negatives.scores))[:count]
         missing = self.hard_negatives - count
         keys = np.zeros([self.max_positives, 3, 2], np.int32)
         keys[: len(positives.keys)] = positives.keys
         documents = _Documents(
-            ids=_padded(positives.ids[place], negatives.ids[places], missing),
-            keys=_padded(positives.keys[place], negatives.keys[places], missing),
+            ids=_padded(positives.ids[positive], negatives.ids[chosen], missing),
+            keys=_padded(positives.keys[positive], negatives.keys[chosen], missing),
             scores=np.concatenate(
                 [
-                    positives.scores[place : place + 1],
-                    negatives.scores[places],
+                    positives.scores[positive : positive + 1],
+                    negatives.scores[chosen],
                     np.full(missing, np.nan, np.float32),
                 ]
             ),
         )
         return _Row(np.array(features["query_tokens"].int64_list.value, np.int32), documents, keys)
+
+    def _features(self, index: int) -> dict:
+        file, number = self._records[index]
+        return _parse(file[number])
 
     def _documents(self, features: dict, kind: str) -> _Documents:
         tokens, keys = (
@@ -144,7 +129,7 @@ class TokenizedData:
         )
 
     def _check_lengths(self) -> None:
-        features = _parse(self._records[0])
+        features = self._features(0)
         query = len(features["query_tokens"].int64_list.value)
         positives = len(features["positive_scores"].float_list.value)
         document = len(features["positive_tokens"].int64_list.value) // max(positives, 1)
@@ -176,11 +161,11 @@ def _files(config: DataConfig) -> list[Path]:
     return found
 
 
-def _parse(record: memoryview) -> dict:
-    return dict(tf.train.Example.FromString(bytes(record)).features.feature)
+def _parse(record: bytes) -> dict:
+    return dict(tf.train.Example.FromString(record).features.feature)
 
 
-def _parse_first(record: memoryview, path: Path) -> dict:
+def _parse_first(record: bytes, path: Path) -> dict:
     """Parses a record that was never looked at before, so that later ones need no check."""
     try:
         features = _parse(record)
