@@ -18,7 +18,7 @@ from xtr_tf.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from serving.client import Document, Match, SearchResult
+    from serving.client import Hit, Match, SearchResult
     from serving.server.model_server import ModelServer
     from serving.server.models.config import ModelConfig
     from serving.server.wire.credentials import TlsFiles
@@ -248,23 +248,23 @@ def _print_results(results: list[SearchResult]) -> None:
             console.print(result.query, style="bold", markup=False)
         if not result.documents:
             console.print("nothing found", style="dim")
-        for rank, document in enumerate(result.documents, start=1):
-            _print_document(console, rank, document)
+        for rank, hit in enumerate(result.documents, start=1):
+            _print_hit(console, rank, hit)
 
 
-def _print_document(console: Console, rank: int, document: Document) -> None:
+def _print_hit(console: Console, rank: int, hit: Hit) -> None:
     from rich.text import Text
 
     line = Text(f"{rank:>2} ")
-    line.append(f"{document.score:.4f} ", style="cyan")
-    line.append(document.title or document.id, style="bold")
-    if document.title:
-        line.append(f"  {document.id}", style="dim")
-    if document.language:
-        line.append(f" {document.language}", style="green")
+    line.append(f"{hit.score:.4f} ", style="cyan")
+    line.append(hit.title or hit.id, style="bold")
+    if hit.title:
+        line.append(f"  {hit.id}", style="dim")
+    if hit.language:
+        line.append(f" {hit.language}", style="green")
     console.print(line)
-    if document.matches:
-        console.print(_alignment(document.matches), soft_wrap=False)
+    if hit.matches:
+        console.print(_alignment(hit.matches), soft_wrap=False)
 
 
 def _alignment(matches: tuple[Match, ...]) -> object:

@@ -1,10 +1,32 @@
-"""What a server answers, as plain Python values."""
+"""What a server answers, as plain Python values, and how they are read from its messages."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from .messages import MESSAGES, tensor_values
+
+_STATES = {0: "UNKNOWN", 10: "START", 20: "LOADING", 30: "AVAILABLE", 40: "UNLOADING", 50: "END"}
+
+
+class ClientError(Exception):
+    """The server refused, failed or could not be reached: the one exception that a client raises.
+
+    Attributes:
+        code: gRPC's status.
+        message: What was said about it, one sentence.
+    """
+
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        super().__init__(f"{code.name}: {message}")
+        self.code = code
+        self.message = message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,14 +51,14 @@ class Match:
 
 
 @dataclasses.dataclass(frozen=True)
-class Document:
+class Hit:
     """A document that was found; what the signature does not tell is empty."""
 
     id: str
     score: float
     title: str = ""
-    language: str = ""
     text: str = ""
+    language: str = ""
     matches: tuple[Match, ...] = ()
 
 
@@ -45,7 +67,7 @@ class SearchResult:
     """The documents found for a query, best first, and the version of each server that answered."""
 
     query: str
-    documents: tuple[Document, ...]
+    documents: tuple[Hit, ...]
     versions: tuple[int, ...]
 
 
@@ -63,3 +85,80 @@ class Prediction:
 
     outputs: dict[str, Tensor]
     version: int
+
+
+def read_prediction(raw: bytes) -> Prediction:
+    """Reads a `PredictResponse`."""
+    response = _parse("PredictResponse", raw)
+    try:
+        outputs = {name: Tensor(*tensor_values(tensor)) for name, tensor in response.outputs.items()}
+    except ValueError as error:
+        raise ClientError(grpc.StatusCode.INTERNAL, f"The answer cannot be read: {error}.") from None
+    return Prediction(outputs, response.model_spec.version.value)
+
+
+def read_status(raw: bytes) -> dict[int, str]:
+    """Reads a `GetModelStatusResponse`."""
+    response = _parse("GetModelStatusResponse", raw)
+    return {status.version: _STATES.get(status.state, "UNKNOWN") for status in response.model_version_status}
+
+
+def read_results(queries: Sequence[str], prediction: Prediction) -> list[SearchResult]:
+    """Takes an answer of `serving_default`, `search` or `explain` apart, one result per query."""
+    outputs = prediction.outputs
+    if "document_ids" not in outputs or "scores" not in outputs:
+        raise ClientError(grpc.StatusCode.FAILED_PRECONDITION, "The signature does not return documents.")
+    columns = outputs["scores"].shape[1]
+    results = []
+    for row, query in enumerate(queries):
+        positions = range(row * columns, (row + 1) * columns)
+        # Where fewer documents were found than asked for, the rest scores minus infinity.
+        found = [position for position in positions if math.isfinite(outputs["scores"].values[position])]
+        hits = tuple(_hit(outputs, row, position) for position in found)
+        results.append(SearchResult(query, hits, (prediction.version,)))
+    return results
+
+
+def _hit(outputs: dict[str, Tensor], row: int, position: int) -> Hit:
+    return Hit(
+        id=_text(outputs, "document_ids", position),
+        score=outputs["scores"].values[position],
+        title=_text(outputs, "titles", position),
+        text=_text(outputs, "texts", position),
+        language=_text(outputs, "languages", position),
+        matches=_matches(outputs, row, position) if "query_pieces" in outputs else (),
+    )
+
+
+def _matches(outputs: dict[str, Tensor], row: int, position: int) -> tuple[Match, ...]:
+    length = outputs["query_pieces"].shape[1]
+    matches = []
+    for token in range(length):
+        piece = _text(outputs, "query_pieces", row * length + token)
+        at = position * length + token
+        if piece:
+            matches.append(
+                Match(
+                    query_piece=piece,
+                    document_piece=_text(outputs, "document_pieces", at),
+                    score=outputs["token_scores"].values[at],
+                    retrieved=bool(outputs["retrieved"].values[at]),
+                    start=outputs["starts"].values[at],
+                    limit=outputs["limits"].values[at],
+                )
+            )
+    return tuple(matches)
+
+
+def _text(outputs: dict[str, Tensor], name: str, position: int) -> str:
+    if name not in outputs:
+        return ""
+    text: bytes = outputs[name].values[position]
+    return text.decode("utf-8", "replace")
+
+
+def _parse(name: str, raw: bytes) -> Any:
+    try:
+        return MESSAGES[name].FromString(raw)
+    except DecodeError:
+        raise ClientError(grpc.StatusCode.INTERNAL, f"The answer is not a {name}.") from None

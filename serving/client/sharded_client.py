@@ -18,10 +18,8 @@ import numpy as np
 
 from xtr_tf.scoring.reference import maxima_of_hits, rank_documents, row_cutoffs, xtr_scores
 
-from .client import Client
-from .client_error import ClientError
-from .results import Document, Prediction, SearchResult
-from .search_options import SearchOptions
+from .client import Client, SearchOptions
+from .results import ClientError, Hit, Prediction, SearchResult
 
 _DEFAULTS: Mapping[str, Any] = {
     "k_prime": 1000,
@@ -136,7 +134,7 @@ def _rank(
     imputation: str,
     constant: float,
     languages: Sequence[str],
-) -> tuple[Document, ...]:
+) -> tuple[Hit, ...]:
     """f_XTR' over the best k' of all hits."""
     scores, documents = hits.best(k_prime)
     cutoffs = row_cutoffs(scores, documents >= 0)
@@ -148,11 +146,11 @@ def _rank(
     totals = xtr_scores(maxima, maxima > -np.inf, cutoffs, imputation=imputation, constant=constant)
     [ordinals], [ranked] = rank_documents(totals, top_k)
     return tuple(
-        Document(
+        Hit(
             hits.ids[ordinal].decode(),
             float(score),
-            hits.titles[ordinal].decode(),
-            hits.languages[ordinal].decode(),
+            title=hits.titles[ordinal].decode(),
+            language=hits.languages[ordinal].decode(),
         )
         for ordinal, score in zip(ordinals, ranked, strict=True)
         if ordinal >= 0

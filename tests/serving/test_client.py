@@ -18,8 +18,8 @@ import pytest
 
 import serving.client
 from serving.client import AsyncClient, Client, ClientError, SearchOptions
+from serving.client.client import BaseClient
 from serving.client.messages import MESSAGES
-from serving.client.requests import Requests
 
 CODE = grpc.StatusCode
 
@@ -158,13 +158,13 @@ def search_in(kind: str, target: str, **options: object):
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_unavailable_is_retried_with_growing_delays(kind, monkeypatch):
     delays: list[float] = []
-    delay = Requests.delay
+    delay = BaseClient.delay
 
-    def noted(self: Requests, *arguments: object) -> float:
+    def noted(self: BaseClient, *arguments: object) -> float:
         delays.append(delay(self, *arguments))
         return delays[-1]
 
-    monkeypatch.setattr(Requests, "delay", noted)
+    monkeypatch.setattr(BaseClient, "delay", noted)
     with Stub(CODE.UNAVAILABLE, CODE.UNAVAILABLE, CODE.UNAVAILABLE) as stub:
         assert search_in(kind, stub.target, attempts=4).documents[0].id == ""
     for chosen, longest in zip(delays, (0.1, 0.2, 0.4), strict=True):
@@ -276,7 +276,7 @@ def test_kill_and_restart_under_load(toy_models, command):
 def test_the_folder_can_be_copied_and_needs_grpc_and_protobuf_alone(server, tmp_path, fresh_python):
     source = Path(serving.client.__file__).parent
     shutil.copytree(
-        source, tmp_path / "vendored", ignore=shutil.ignore_patterns("sharded_client.py", "__pycache__")
+        source, tmp_path / "vendored", ignore=shutil.ignore_patterns("sharded.py", "__pycache__")
     )
     fresh_python(
         """

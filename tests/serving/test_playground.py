@@ -27,7 +27,7 @@ def test_the_page_is_whole_and_alone(retriever_server):
 
 
 def test_the_examples_have_a_passage(repository):
-    page = (repository / "serving" / "server" / "playground.html").read_text()
+    page = (repository / "serving" / "server" / "wire" / "playground.html").read_text()
     examples = re.findall(r'"([^"]+)"', page.partition("const EXAMPLES = [")[2].partition("];")[0])
     atlas = repository / "examples" / "atlas"
     queries = [json.loads(line) for line in (atlas / "queries.jsonl").read_text().splitlines()]

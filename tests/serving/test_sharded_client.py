@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from serving.client import Client, ClientError, SearchOptions
-from serving.client.sharded_client import ShardedClient
+from serving.client.sharded import ShardedClient
 
 QUERIES = [
     "highest mountain on earth",
