@@ -1,43 +1,52 @@
-"""The artifact types that only a token retriever needs, beside TFX's own.
+"""What artifacts of this pipeline look like: types of its own, the encoder in a model, what blessings hold.
 
-Vertex asks for names of the form `namespace.Type` and for no declared properties: what is worth
-recording goes into custom properties.
+Vertex asks for type names of the form `namespace.Type` and for no declared properties: what is worth
+recording goes into custom properties. Who blesses, and why, is in `blessing`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tfx.types.artifact import Artifact
+from tfx.components.evaluator import constants
+from tfx.types import Artifact
 from tfx.utils import path_utils
 
+from tfx_pipeline.storage import local_output
 from xtr_tf.errors import InputError
 from xtr_tf.model.folder import MANIFEST_FILE
 
 
-class TokenVectors(Artifact):
+class TokenVectorsArtifact(Artifact):
     """A corpus encoded to token vectors: the folder that `xtr-tf encode` writes."""
 
     TYPE_NAME = "xtr.TokenVectors"
 
 
-class TokenIndex(Artifact):
+class TokenIndexArtifact(Artifact):
     """A search index over token vectors: the folder that `xtr-tf index` writes."""
 
     TYPE_NAME = "xtr.TokenIndex"
 
 
-class DataGate(Artifact):
+class DataGateArtifact(Artifact):
     """Data that may be trained on and served: its statistics, which the next data are compared with."""
 
     TYPE_NAME = "xtr.DataGate"
 
 
 #: All of them, for those who must find a type by its name.
-OWN_TYPES = (TokenVectors, TokenIndex, DataGate)
+OWN_TYPES = (TokenVectorsArtifact, TokenIndexArtifact, DataGateArtifact)
 
 
-#: Folder of the encoder in the artifact of an exported retriever, beside the SavedModel.
+#: Custom property of a blessing, with one reason per line.
+REASONS = "reasons"
+_REASONS_FILE = "reasons.txt"
+_INFRA_FILES = ("INFRA_NOT_BLESSED", "INFRA_BLESSED")
+_MODEL_FILES = (constants.NOT_BLESSED_FILE_NAME, constants.BLESSED_FILE_NAME)
+
+#: Folder of the encoder in the artifact of an exported retriever, next to the SavedModel.
 ENCODER_FOLDER = "encoder"
 
 
@@ -56,3 +65,46 @@ def encoder_folder(model: Path) -> Path:
     raise InputError(
         f"A model of this pipeline holds an encoder's directory; train or export it again. Received: {model}."
     )
+
+
+def write_model_blessing(
+    blessing: Artifact, blessed: bool, reasons: Sequence[str], model: Artifact, baseline: Artifact | None
+) -> None:
+    """Fills a `ModelBlessing`.
+
+    Args:
+        blessing: The artifact.
+        blessed: Whether the model may be pushed.
+        reasons: Why (not), a sentence each.
+        model: Which was judged.
+        baseline: Which it was compared with, if any.
+    """
+    _write(blessing, _MODEL_FILES[blessed], blessed, reasons)
+    blessing.set_string_custom_property(constants.ARTIFACT_PROPERTY_CURRENT_MODEL_URI_KEY, model.uri)
+    blessing.set_int_custom_property(constants.ARTIFACT_PROPERTY_CURRENT_MODEL_ID_KEY, model.id)
+    if baseline is not None:
+        blessing.set_string_custom_property(constants.ARTIFACT_PROPERTY_BASELINE_MODEL_URI_KEY, baseline.uri)
+        blessing.set_int_custom_property(constants.ARTIFACT_PROPERTY_BASELINE_MODEL_ID_KEY, baseline.id)
+
+
+def write_infra_blessing(blessing: Artifact, blessed: bool, reasons: Sequence[str]) -> None:
+    """Fills an `InfraBlessing`."""
+    _write(blessing, _INFRA_FILES[blessed], blessed, reasons)
+
+
+def refusals(blessings: Iterable[Artifact]) -> list[str]:
+    """Why models were not blessed, a sentence each; nothing where all were."""
+    return [
+        reason
+        for blessing in blessings
+        if not blessing.get_int_custom_property(constants.ARTIFACT_PROPERTY_BLESSED_KEY)
+        for reason in blessing.get_string_custom_property(REASONS).splitlines()
+    ]
+
+
+def _write(blessing: Artifact, file: str, blessed: bool, reasons: Sequence[str]) -> None:
+    with local_output(blessing.uri) as folder:
+        Path(folder, _REASONS_FILE).write_text("".join(f"{reason}\n" for reason in reasons), encoding="utf-8")
+        Path(folder, file).touch()
+    blessing.set_int_custom_property(constants.ARTIFACT_PROPERTY_BLESSED_KEY, int(blessed))
+    blessing.set_string_custom_property(REASONS, "\n".join(reasons))

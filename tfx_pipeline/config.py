@@ -1,21 +1,30 @@
-"""What the data gate tolerates. No TFX: a configuration file is checked without importing it."""
+"""The configuration of a pipeline: what a YAML file may say, section by section, and what is refused.
+
+No TFX and no TensorFlow: a configuration is read, checked and shown without importing either.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 from tfx_pipeline.vertex_config import VertexConfig
-from xtr_tf.config.loading import load_as
+from xtr_tf.config.loading import from_mapping, load_as, to_mapping
 from xtr_tf.config.retrieval import EncodingConfig, SearchDefaults
 from xtr_tf.config.schema import IndexConfig, RunConfig, require
+from xtr_tf.errors import InputError
 from xtr_tf.evaluation.metrics import JUDGED_METRICS
 from xtr_tf.model.folder import TOKENIZER_FILE
 from xtr_tf.vectors.encode import SHARD_CHARACTERS
+
+_SCHEMAS = Path(__file__).parent / "schemas"
+
+Settings = TypeVar("Settings")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,17 +35,20 @@ class GateSettings:
         training_drift: By how much the share of one language among training queries may differ from
             the last data that passed, such as 0.1 for ten percentage points.
         corpus_drift: The same for documents of the corpus.
-        fewest_examples: A language of the schema with fewer examples in a split has vanished.
+        min_examples_per_language: A language of the schema that has fewer in a split has vanished.
     """
 
     training_drift: float = 0.1
     corpus_drift: float = 0.1
-    fewest_examples: int = 1
+    min_examples_per_language: int = 1
+
+    RENAMED: ClassVar[Mapping[str, str]] = {"fewest_examples": "min_examples_per_language"}
 
     def __post_init__(self) -> None:
         for name in ("training_drift", "corpus_drift"):
             require(0 < getattr(self, name) <= 1, f"`{name}` must be in (0, 1].", getattr(self, name))
-        require(self.fewest_examples >= 1, "`fewest_examples` must be at least 1.", self.fewest_examples)
+        least = self.min_examples_per_language
+        require(least >= 1, "`min_examples_per_language` must be at least 1.", least)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,31 +59,38 @@ class QualitySettings:
 
     Attributes:
         metric: What the thresholds are about, one of `xtr_tf.evaluation.metrics.JUDGED_METRICS`.
-        least_average: The average must reach this.
-        least_language: Every language must reach this.
-        average_fall: By how much the average may be below the latest blessed model's.
-        language_fall: By how much any one language may be below it; a small development set needs
+        min_average: The average must reach this.
+        min_per_language: Every language must reach this.
+        max_average_drop: By how much the average may be below the latest blessed model's.
+        max_language_drop: By how much any one language may be below it; a small development set needs
             more room than a large one.
         k_prime: Tokens that each query token retrieves; 0 leaves it to the model, as production does.
         max_queries: Queries measured; 0 means all.
         exact_queries: Queries that are also searched exactly, to show what the index costs.
-        bm25: Whether BM25 is measured beside it; a corpus of millions may not fit its memory.
+        bm25: Whether BM25 is measured as well; a corpus of millions may not fit its memory.
     """
 
     metric: str = "nDCG@10"
-    least_average: float = 0.0
-    least_language: float = 0.0
-    average_fall: float = 0.0
-    language_fall: float = 0.05
+    min_average: float = 0.0
+    min_per_language: float = 0.0
+    max_average_drop: float = 0.0
+    max_language_drop: float = 0.05
     k_prime: int = 0
     max_queries: int = 0
     exact_queries: int = 100
     bm25: bool = True
 
+    RENAMED: ClassVar[Mapping[str, str]] = {
+        "least_average": "min_average",
+        "least_language": "min_per_language",
+        "average_fall": "max_average_drop",
+        "language_fall": "max_language_drop",
+    }
+
     def __post_init__(self) -> None:
         known = ", ".join(JUDGED_METRICS)
         require(self.metric in JUDGED_METRICS, f"`metric` must be one of {known}.", self.metric)
-        for name in ("least_average", "least_language", "average_fall", "language_fall"):
+        for name in ("min_average", "min_per_language", "max_average_drop", "max_language_drop"):
             require(0 <= getattr(self, name) <= 1, f"`{name}` must be in [0, 1].", getattr(self, name))
         for name in ("k_prime", "max_queries", "exact_queries"):
             require(getattr(self, name) >= 0, f"`{name}` must not be negative.", getattr(self, name))
@@ -83,26 +102,30 @@ class ServingCheckSettings:
 
     Attributes:
         tolerance: How far scores may be from the exporter's; more where the processor is another.
-        latency_ms: Within which `latency_share` of single queries must be answered.
-        latency_share: Such as 0.95.
+        latency_ms: What a single query may take, at the quantile below.
+        latency_quantile: Such as 0.95: that many of the queries must be within it.
         rounds: How often every warm-up query is asked while latency is measured.
-        start_seconds: Within which the server must have loaded the model.
+        load_timeout_seconds: Within which the server must have loaded the model.
     """
 
     tolerance: float = 1e-3
     latency_ms: float = 500.0
-    latency_share: float = 0.95
+    latency_quantile: float = 0.95
     rounds: int = 10
-    start_seconds: float = 600.0
+    load_timeout_seconds: float = 600.0
+
+    RENAMED: ClassVar[Mapping[str, str]] = {
+        "latency_share": "latency_quantile",
+        "start_seconds": "load_timeout_seconds",
+    }
 
     def __post_init__(self) -> None:
-        for name in ("tolerance", "latency_ms", "start_seconds"):
+        for name in ("tolerance", "latency_ms", "load_timeout_seconds"):
             require(getattr(self, name) > 0, f"`{name}` must be positive.", getattr(self, name))
-        require(0 < self.latency_share <= 1, "`latency_share` must be in (0, 1].", self.latency_share)
+        require(
+            0 < self.latency_quantile <= 1, "`latency_quantile` must be in (0, 1].", self.latency_quantile
+        )
         require(self.rounds >= 1, "`rounds` must be at least 1.", self.rounds)
-
-
-_SCHEMAS = Path(__file__).parent / "schemas"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,8 +182,8 @@ class PipelineConfig:
     Attributes:
         name: Of the pipeline; the full and the refresh DAG share it, and with it metadata and cache.
         root: Folder of artifacts, metadata and logs, local or such as `gs://bucket/pipeline`.
-        serving: Folder that versions are pushed to, a model's base directory for servers; empty
-            takes `serving` below the root.
+        push_directory: Folder that versions are pushed to, a model's base directory for servers;
+            empty takes `serving` below the root.
         model_name: What requests call the model.
         warm_start: What training starts from: `configured` (`run.training.initial_encoder`, or
             random weights without it), or `latest`, the latest blessed model where there is one.
@@ -180,7 +203,7 @@ class PipelineConfig:
 
     name: str = "xtr"
     root: str = "out/pipeline"
-    serving: str = ""
+    push_directory: str = ""
     model_name: str = "default"
     warm_start: Literal["configured", "latest"] = "configured"
     beam_args: tuple[str, ...] = ("--direct_num_workers=1", "--direct_running_mode=in_memory")
@@ -193,6 +216,8 @@ class PipelineConfig:
     quality: QualitySettings = dataclasses.field(default_factory=QualitySettings)
     serving_check: ServingCheckSettings = dataclasses.field(default_factory=ServingCheckSettings)
     vertex: VertexConfig = dataclasses.field(default_factory=VertexConfig)
+
+    RENAMED: ClassVar[Mapping[str, str]] = {"serving": "push_directory"}
 
     def __post_init__(self) -> None:
         require(bool(self.name), "`name` must not be empty.", self.name)
@@ -207,7 +232,7 @@ class PipelineConfig:
     @property
     def serving_folder(self) -> str:
         """Where versions are pushed."""
-        return absolute(self.serving or posixpath.join(self.root, "serving"))
+        return absolute(self.push_directory or posixpath.join(self.root, "serving"))
 
     @property
     def work_folder(self) -> str:
@@ -238,6 +263,28 @@ def load_pipeline_config(path: str | Path | None, overrides: Sequence[str] = ())
     ```
     """
     return load_as(PipelineConfig, path, overrides)
+
+
+def settings_to_json(settings: Any) -> str:
+    """A section as a component's execution property holds it; equal ones are equal text, for caching."""
+    return json.dumps(to_mapping(settings), sort_keys=True)
+
+
+def settings_from_json(section: type[Settings], text: str | None) -> Settings:
+    """The inverse of `settings_to_json`; empty text gives the defaults.
+
+    Raises:
+        InputError: The text is not such an object; nothing unknown is passed over.
+    """
+    try:
+        content = json.loads(text or "{}")
+    except ValueError as error:
+        raise InputError(
+            f"Settings of a component are a JSON object ({error}). Received: {text!r}."
+        ) from None
+    if not isinstance(content, dict):
+        raise InputError(f"Settings of a component are a JSON object. Received: {text!r}.")
+    return from_mapping(section, content)
 
 
 def is_remote(path: str) -> bool:

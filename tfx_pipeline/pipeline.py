@@ -43,7 +43,7 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.proto import example_gen_pb2, pusher_pb2, trainer_pb2
 from tfx.types import BaseChannel, Channel, standard_artifacts
 
-from tfx_pipeline.artifacts import DataGate as DataGateArtifact
+from tfx_pipeline.artifacts import DataGateArtifact
 from tfx_pipeline.components.corpus_encoder import CorpusEncoder
 from tfx_pipeline.components.data_gate import DataGate
 from tfx_pipeline.components.index_builder import IndexBuilder
@@ -51,8 +51,7 @@ from tfx_pipeline.components.pusher import PushOnceExecutor
 from tfx_pipeline.components.retrieval_evaluator import RetrievalEvaluator
 from tfx_pipeline.components.retriever_exporter import RetrieverExporter
 from tfx_pipeline.components.serving_validator import ServingValidator
-from tfx_pipeline.components.settings import settings_to_json
-from tfx_pipeline.config import PipelineConfig, absolute, content_hash
+from tfx_pipeline.config import PipelineConfig, absolute, content_hash, settings_to_json
 from tfx_pipeline.data.example_gen import CorpusExecutor, TrainingExecutor
 from xtr_tf.config.loading import to_mapping
 from xtr_tf.model.folder import MANIFEST_FILE
@@ -265,7 +264,7 @@ def _trainer(
     config: PipelineConfig, transform: Node, base_model: BaseChannel | None, trainer_class: TrainerClass
 ) -> Node:
     initial = config.run.training.initial_encoder
-    # Paths are given beside it: what is trained does not depend on where things lie.
+    # Paths are given separately: what is trained does not depend on where things lie.
     run = dataclasses.replace(
         config.run,
         tokenizer=dataclasses.replace(config.run.tokenizer, model=""),

@@ -81,7 +81,9 @@ def trace(lineage: Lineage, path: str) -> Provenance:
     model = next(iter(lineage.inputs(found, "model")), found) if found.type == "PushedModel" else found
     sources = lineage.upstream(model)
     # Not what Transform made of them.
-    data = tuple(own for own in sources if own.type == "Examples" and own.producer.endswith("Gen"))
+    data = tuple(
+        source for source in sources if source.type == "Examples" and source.producer.endswith("Gen")
+    )
     results = lineage.results(model, "model")
     pushes = [
         record for record in results if record.type == "PushedModel" and record.properties.get("pushed")

@@ -1,7 +1,9 @@
-"""Artifacts of any file system that TensorFlow knows, as local directories.
+"""Folders of any file system that TensorFlow knows, as local directories.
 
-Models, indexes and reports are read and written by libraries that want real paths. A local
-artifact is used where it is; a remote one, such as `gs://bucket/model`, is copied.
+Models, indexes and reports are read and written by libraries that want real paths. What is local is
+used where it is; what is remote, such as `gs://bucket/model`, is copied: whole for artifacts, file by
+file for a glob, and again and again for work that may be interrupted (`WorkArea`). Knows nothing of TFX,
+nor of what is in the folders.
 """
 
 from __future__ import annotations
@@ -23,11 +25,13 @@ from apache_beam.io.filesystems import FileSystems
 
 from tfx_pipeline.config import is_remote
 
+_SECONDS_BETWEEN_LOOKS = 30.0
+
 
 @contextmanager
 def local_input(uri: str) -> Iterator[Path]:
     """Gives an artifact's directory to read from."""
-    if not _is_remote(uri):
+    if not is_remote(uri):
         yield Path(uri)
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -38,7 +42,7 @@ def local_input(uri: str) -> Iterator[Path]:
 @contextmanager
 def local_output(uri: str) -> Iterator[Path]:
     """Gives a directory to write an artifact into; a remote one is copied when all went well."""
-    if not _is_remote(uri):
+    if not is_remote(uri):
         Path(uri).mkdir(parents=True, exist_ok=True)
         yield Path(uri)
         return
@@ -47,100 +51,38 @@ def local_output(uri: str) -> Iterator[Path]:
         _copy(folder, uri)
 
 
-def _is_remote(uri: str) -> bool:
-    return "://" in uri
+@contextmanager
+def local_files(base: str, patterns: list[str]) -> Iterator[Path]:
+    """Gives a local folder with the files below `base` that match, copied there if they are remote.
+
+    Args:
+        base: A folder, local or such as `gs://bucket/folder`.
+        patterns: Globs relative to `base`.
+    """
+    if not is_remote(base):
+        yield Path(base)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for pattern in patterns:
+            (match,) = FileSystems.match([FileSystems.join(base, pattern)])
+            for found in match.metadata_list:
+                target = Path(folder, found.path[len(base) :].lstrip("/"))
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with FileSystems.open(found.path) as source, target.open("wb") as copy:
+                    shutil.copyfileobj(source, copy)
+        yield Path(folder)
 
 
 def _copy(source: str, target: str) -> None:
     for folder, _, names in tf.io.gfile.walk(source):
-        below = folder[len(source) :].strip("/")
-        tf.io.gfile.makedirs(posixpath.join(target, below))
+        below = posixpath.join(target, folder[len(source) :].strip("/"))
+        tf.io.gfile.makedirs(below)
         for name in names:
-            file = posixpath.join(target, below, name)
-            tf.io.gfile.copy(posixpath.join(folder, name), file, overwrite=True)
-
-
-_SECONDS_BETWEEN = 30.0
-
-
-@contextmanager
-def mirrored(local: Path, remote: str, seconds: float = _SECONDS_BETWEEN) -> Iterator[None]:
-    """Fetches a remote folder, and sends what changes in the local one while the block runs.
-
-    Args:
-        local: The folder to work in; what is in it before is replaced.
-        remote: Where it is kept.
-        seconds: Between two looks at what changed.
-    """
-    shutil.rmtree(local, ignore_errors=True)
-    local.mkdir(parents=True)
-    if tf.io.gfile.isdir(remote):
-        _fetch(remote, local)
-    sent = _state(local)
-    ended = threading.Event()
-
-    def watch() -> None:
-        nonlocal sent
-        while not ended.wait(seconds):
-            try:
-                sent = _send(local, remote, sent)
-            except (tf.errors.OpError, OSError) as error:  # storage that fails now may answer the next time
-                logging.warning("Could not send %s to %s: %s.", local, remote, error)
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-        _send(local, remote, sent)
-
-
-def _fetch(remote: str, local: Path) -> None:
-    for folder, _, names in tf.io.gfile.walk(remote):
-        below = local / folder[len(remote) :].strip("/")
-        below.mkdir(parents=True, exist_ok=True)
-        for name in names:
-            tf.io.gfile.copy(posixpath.join(folder, name), str(below / name), overwrite=True)
-
-
-def _state(local: Path) -> dict[str, tuple[int, int]]:
-    """Size and time of every file that has its own name, in folders that have theirs."""
-    state = {}
-    for path in local.rglob("*"):
-        relative = path.relative_to(local)
-        if any(part.startswith(".") for part in relative.parts):
-            continue
-        try:
-            if path.is_file() and not path.is_symlink():
-                status = path.stat()
-                state[str(relative)] = (status.st_size, status.st_mtime_ns)
-        except FileNotFoundError:  # removed meanwhile
-            continue
-    return state
-
-
-def _send(local: Path, remote: str, sent: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-    state = _state(local)
-    # Small files that name what is complete sort behind the data they name only by chance: send them last.
-    changed = [name for name, value in state.items() if sent.get(name) != value]
-    for name in sorted(changed, key=lambda name: (name.endswith(".json"), name)):
-        target = posixpath.join(remote, name)
-        tf.io.gfile.makedirs(posixpath.dirname(target))
-        try:
-            tf.io.gfile.copy(str(local / name), target, overwrite=True)
-        except tf.errors.NotFoundError:  # removed meanwhile
-            state.pop(name)
-    for name in sent.keys() - state.keys():
-        target = posixpath.join(remote, name)
-        if tf.io.gfile.exists(target):
-            tf.io.gfile.remove(target)
-    return state
+            tf.io.gfile.copy(posixpath.join(folder, name), posixpath.join(below, name), overwrite=True)
 
 
 class WorkArea:
-    """The work of one pipeline.
+    """The unfinished work of one pipeline, and where its latest finished work lies.
 
     Args:
         folder: Its folder, local or remote.
@@ -197,22 +139,68 @@ def key_of(*parts: Any) -> str:
 
 
 @contextmanager
-def local_files(base: str, patterns: list[str]) -> Iterator[Path]:
-    """Gives a local folder with the files below `base` that match, copied there if they are remote.
+def mirrored(local: Path, remote: str, seconds: float = _SECONDS_BETWEEN_LOOKS) -> Iterator[None]:
+    """Fetches a remote folder, and sends what changes in the local one while the block runs.
 
     Args:
-        base: A folder, local or such as `gs://bucket/folder`.
-        patterns: Globs relative to `base`.
+        local: The folder to work in; what is in it before is replaced.
+        remote: Where it is kept.
+        seconds: Between two looks at what changed.
     """
-    if "://" not in base:
-        yield Path(base)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        for pattern in patterns:
-            (match,) = FileSystems.match([FileSystems.join(base, pattern)])
-            for found in match.metadata_list:
-                target = Path(folder, found.path[len(base) :].lstrip("/"))
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with FileSystems.open(found.path) as source, target.open("wb") as copy:
-                    shutil.copyfileobj(source, copy)
-        yield Path(folder)
+    shutil.rmtree(local, ignore_errors=True)
+    local.mkdir(parents=True)
+    if tf.io.gfile.isdir(remote):
+        _copy(remote, str(local))
+    sent = _state(local)
+    ended = threading.Event()
+
+    def watch() -> None:
+        nonlocal sent
+        while not ended.wait(seconds):
+            try:
+                sent = _send(local, remote, sent)
+            except (tf.errors.OpError, OSError) as error:  # storage that fails now may answer the next time
+                logging.warning("Could not send %s to %s: %s.", local, remote, error)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        _send(local, remote, sent)
+
+
+def _state(local: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of every file that has its own name, in folders that have theirs."""
+    state = {}
+    for path in local.rglob("*"):
+        relative = path.relative_to(local)
+        if any(part.startswith(".") for part in relative.parts):
+            continue
+        try:
+            if path.is_file() and not path.is_symlink():
+                status = path.stat()
+                state[str(relative)] = (status.st_size, status.st_mtime_ns)
+        except FileNotFoundError:  # removed meanwhile
+            continue
+    return state
+
+
+def _send(local: Path, remote: str, sent: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    state = _state(local)
+    # Small files that name what is complete sort behind the data they name only by chance: send them last.
+    changed = [name for name, value in state.items() if sent.get(name) != value]
+    for name in sorted(changed, key=lambda name: (name.endswith(".json"), name)):
+        target = posixpath.join(remote, name)
+        tf.io.gfile.makedirs(posixpath.dirname(target))
+        try:
+            tf.io.gfile.copy(str(local / name), target, overwrite=True)
+        except tf.errors.NotFoundError:  # removed meanwhile
+            state.pop(name)
+    for name in sent.keys() - state.keys():
+        target = posixpath.join(remote, name)
+        if tf.io.gfile.exists(target):
+            tf.io.gfile.remove(target)
+    return state

@@ -1,8 +1,13 @@
-"""Where and on what a pipeline runs in Vertex AI. No TFX, no cloud library: only values."""
+"""The `vertex` section of a configuration: where and on what a pipeline runs.
+
+Only values: neither TFX nor a cloud library is imported.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import ClassVar
 
 from xtr_tf.config.schema import require
 
@@ -14,7 +19,7 @@ class WorkerPool:
     Attributes:
         machine: Type of machine, such as `ct5lp-hightpu-4t`, `cloud-tpu` or `a2-highgpu-8g`.
         accelerator: Such as `NVIDIA_TESLA_A100` or `TPU_V3`; empty where the machine's type says it.
-        accelerators: How many a machine has.
+        accelerator_count: How many a machine has.
         tpu_topology: Of machines such as `ct5lp-hightpu-4t`, for example `2x2`.
         replicas: How many machines.
         image: Container with the accelerator's TensorFlow; empty takes the pipeline's own.
@@ -22,18 +27,20 @@ class WorkerPool:
 
     machine: str = "n1-standard-16"
     accelerator: str = ""
-    accelerators: int = 0
+    accelerator_count: int = 0
     tpu_topology: str = ""
     replicas: int = 1
     image: str = ""
+
+    RENAMED: ClassVar[Mapping[str, str]] = {"accelerators": "accelerator_count"}
 
     def __post_init__(self) -> None:
         require(bool(self.machine), "`machine` of a worker pool must not be empty.", self.machine)
         require(self.replicas >= 1, "`replicas` of a worker pool must be at least 1.", self.replicas)
         require(
-            bool(self.accelerator) == bool(self.accelerators),
-            "A worker pool has both `accelerator` and `accelerators`, or neither.",
-            (self.accelerator, self.accelerators),
+            bool(self.accelerator) == bool(self.accelerator_count),
+            "A worker pool has both `accelerator` and `accelerator_count`, or neither.",
+            (self.accelerator, self.accelerator_count),
         )
 
 
@@ -70,7 +77,7 @@ class VertexConfig:
         network: A network peered with Vertex AI; empty for none.
         training: Worker pools of the training job, the chief's first.
         dataflow: Workers of the Beam components.
-        cores: Of the container that builds, exports, evaluates or serves an index.
+        cpu_limit: Cores of the container that builds, exports, evaluates or serves an index.
         memory_gb: Its memory; it holds an index several times over while it writes one.
     """
 
@@ -81,10 +88,12 @@ class VertexConfig:
     network: str = ""
     training: tuple[WorkerPool, ...] = (WorkerPool(),)
     dataflow: DataflowConfig = dataclasses.field(default_factory=DataflowConfig)
-    cores: float = 16.0
+    cpu_limit: float = 16.0
     memory_gb: float = 64.0
+
+    RENAMED: ClassVar[Mapping[str, str]] = {"cores": "cpu_limit"}
 
     def __post_init__(self) -> None:
         require(len(self.training) >= 1, "`vertex.training` needs a worker pool.", self.training)
-        for name in ("cores", "memory_gb"):
+        for name in ("cpu_limit", "memory_gb"):
             require(getattr(self, name) > 0, f"`vertex.{name}` must be positive.", getattr(self, name))

@@ -82,7 +82,7 @@ def small_config(data: Path, root: Path, vocabulary: Path, **changes: Any) -> Pi
         },
         "index": {"kind": "core"},
         "search": {"k_prime": 100},
-        "quality": {"bm25": False, "exact_queries": 0, "language_fall": 1.0, "average_fall": 1.0},
+        "quality": {"bm25": False, "exact_queries": 0, "max_language_drop": 1.0, "max_average_drop": 1.0},
         "serving_check": {"rounds": 1, "latency_ms": 60_000.0},
     }
     for key, value in changes.items():

@@ -17,7 +17,7 @@ from tfx.components.pusher import executor as pusher
 from tfx.dsl.input_resolution.strategies.latest_blessed_model_strategy import LatestBlessedModelStrategy
 from tfx.types import standard_artifacts
 
-from tfx_pipeline.components import serving_smoke_test as serving_trial
+from tfx_pipeline.components import serving_smoke_test
 from tfx_pipeline.components.retrieval_evaluator import RetrievalEvaluatorExecutor
 from tfx_pipeline.components.serving_validator import ServingValidatorExecutor
 from tfx_pipeline.config import ServingCheckSettings
@@ -96,7 +96,7 @@ def validate(model: Any, folder: Path, **parameters: float) -> Any:
 
 @pytest.fixture(scope="module")
 def good(exported: Any, judge: Any) -> Judged:
-    return judge(exported, least_average=0.1)
+    return judge(exported, min_average=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -293,8 +293,8 @@ def test_answers_are_compared_over_the_wire(good: Judged, tmp_path: Path) -> Non
     directory = Path(copy_of(good.model, tmp_path / "model").uri, "Format-Serving")
     change_answer(directory, "search", "document_ids", "elsewhere")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(serving_trial, "verify_model", lambda *_: PASSED)
-        trial = serving_trial.try_serving(directory, ServingCheckSettings())
+        patch.setattr(serving_smoke_test, "verify_model", lambda *_: PASSED)
+        trial = serving_smoke_test.run_smoke_test(directory, ServingCheckSettings())
     assert [problem for problem in trial.problems if "`search` over gRPC: query 0 finds other" in problem]
     assert trial.latency_ms is None
 

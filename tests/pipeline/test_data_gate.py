@@ -15,7 +15,7 @@ from tfx.components.example_validator import executor as example_validator
 from tfx.components.statistics_gen import executor as statistics_gen
 from tfx.types import standard_artifacts
 
-from tfx_pipeline.artifacts import DataGate as DataGateArtifact
+from tfx_pipeline.artifacts import DataGateArtifact
 from tfx_pipeline.components.data_gate import DataGateExecutor
 from tfx_pipeline.data import example_gen
 from tfx_pipeline.data.example_gen import defect_example
@@ -145,7 +145,7 @@ def test_every_defect_is_named_and_the_run_stops(
 ) -> None:
     with (
         caplog.at_level(logging.ERROR),
-        pytest.raises(InputError, match="The data gate refuses the data; mend them") as refusal,
+        pytest.raises(InputError, match="The data gate refuses the data; fix them") as refusal,
     ):
         run_gate(bad | {"previous": [passed]}, tmp_path)
     assert "split eval: queries that have a positive without an id: 1, such as 'nameless'" in str(
@@ -206,7 +206,7 @@ def test_a_run_on_bad_data_ends_at_the_gate(repository: Path, tiny_corpus: Any, 
     config = small_config(data, tmp_path / "root", copy_vocabulary(tiny_corpus.tokenizer, tmp_path))
     with pytest.raises(InputError) as stopped:
         run_pipeline(config)
-    assert "The component DataGate failed: The data gate refuses the data; mend them" in str(stopped.value)
+    assert "The component DataGate failed: The data gate refuses the data; fix them" in str(stopped.value)
     assert "training data, split train: records that cannot be used: 1, such as " in str(stopped.value)
     assert f"document 'nowhere' of query '{query}' is absent" in str(stopped.value)
     assert not Path(config.serving_folder).exists()

@@ -11,13 +11,11 @@ import pytest
 from artifacts_on_disk import new_artifact, write_examples
 from tfx.types import standard_artifacts
 
-from tfx_pipeline.artifacts import TokenIndex as TokenIndexArtifact
-from tfx_pipeline.artifacts import TokenVectors as TokenVectorsArtifact
-from tfx_pipeline.artifacts import encoder_folder
+from tfx_pipeline.artifacts import TokenIndexArtifact, TokenVectorsArtifact, encoder_folder
 from tfx_pipeline.components.corpus_encoder import CorpusEncoderExecutor
 from tfx_pipeline.components.index_builder import IndexBuilderExecutor
 from tfx_pipeline.components.retriever_exporter import RetrieverExporterExecutor
-from tfx_pipeline.components.settings import settings_to_json
+from tfx_pipeline.config import settings_to_json
 from tfx_pipeline.data.example_gen import document_example
 from xtr_tf.collections.document import Document
 from xtr_tf.config.retrieval import EncodingConfig, SearchDefaults

@@ -12,7 +12,7 @@ from tfx.proto import pusher_pb2
 from tfx.types import standard_artifacts
 from tfx.utils import io_utils, proto_utils
 
-from tfx_pipeline.blessing import write_model_blessing
+from tfx_pipeline.artifacts import write_model_blessing
 from tfx_pipeline.components.pusher import PushOnceExecutor, newest_version
 
 

@@ -63,7 +63,7 @@ def test_nothing_changed_then_the_corpus_then_the_thresholds(config: PipelineCon
     versions = set(Path(config.serving_folder).iterdir())
     corpus[1]["text"] = "Nothing of interest."
     write_corpus(data, 3, corpus)
-    strict = dataclasses.replace(config, quality=dataclasses.replace(config.quality, least_average=1.0))
+    strict = dataclasses.replace(config, quality=dataclasses.replace(config.quality, min_average=1.0))
     refused = run_pipeline(strict, "refresh")
     assert refused.pushed == ""
     assert any("1.000" in reason for reason in refused.reasons)

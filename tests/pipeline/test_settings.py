@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
-from tfx_pipeline.components.settings import settings_from_json, settings_to_json
-from tfx_pipeline.config import GateSettings, QualitySettings, ServingCheckSettings
+from tfx_pipeline.config import (
+    GateSettings,
+    QualitySettings,
+    ServingCheckSettings,
+    load_pipeline_config,
+    settings_from_json,
+    settings_to_json,
+)
 from tfx_pipeline.vertex_config import DataflowConfig, VertexConfig, WorkerPool
 from xtr_tf.errors import InputError
 
@@ -15,8 +21,8 @@ from xtr_tf.errors import InputError
 @pytest.mark.parametrize(
     "settings",
     [
-        GateSettings(training_drift=0.2, fewest_examples=7),
-        QualitySettings(metric="MRR@10", language_fall=0.3),
+        GateSettings(training_drift=0.2, min_examples_per_language=7),
+        QualitySettings(metric="MRR@10", max_language_drop=0.3),
         ServingCheckSettings(latency_ms=20.0),
         VertexConfig(
             training=(WorkerPool(), WorkerPool("a2-highgpu-8g", "NVIDIA_TESLA_A100", 8, replicas=3))
@@ -43,16 +49,16 @@ def test_other_text_is_refused(text: str) -> None:
     [
         (GateSettings, {"training_drift": 0.0}),
         (GateSettings, {"corpus_drift": 1.5}),
-        (GateSettings, {"fewest_examples": 0}),
+        (GateSettings, {"min_examples_per_language": 0}),
         (QualitySettings, {"metric": "Top-20"}),
-        (QualitySettings, {"least_average": 40.0}),
+        (QualitySettings, {"min_average": 40.0}),
         (QualitySettings, {"max_queries": -1}),
         (ServingCheckSettings, {"latency_ms": 0.0}),
-        (ServingCheckSettings, {"latency_share": 95.0}),
+        (ServingCheckSettings, {"latency_quantile": 95.0}),
         (ServingCheckSettings, {"rounds": 0}),
         (WorkerPool, {"machine": ""}),
         (WorkerPool, {"accelerator": "TPU_V3"}),
-        (WorkerPool, {"accelerators": 8}),
+        (WorkerPool, {"accelerator_count": 8}),
         (WorkerPool, {"replicas": 0}),
         (DataflowConfig, {"max_workers": 0}),
         (VertexConfig, {"training": ()}),
@@ -62,3 +68,27 @@ def test_other_text_is_refused(text: str) -> None:
 def test_impossible_values_are_refused(kind: type, values: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=rf"`?{next(iter(values))}`?.*Received: "):
         kind(**values)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("serving", "push_directory"),
+        ("gate.fewest_examples", "gate.min_examples_per_language"),
+        ("quality.least_average", "quality.min_average"),
+        ("quality.least_language", "quality.min_per_language"),
+        ("quality.average_fall", "quality.max_average_drop"),
+        ("quality.language_fall", "quality.max_language_drop"),
+        ("serving_check.latency_share", "serving_check.latency_quantile"),
+        ("serving_check.start_seconds", "serving_check.load_timeout_seconds"),
+        ("vertex.cores", "vertex.cpu_limit"),
+    ],
+)
+def test_an_old_key_is_answered_with_the_new_one(old, new):
+    with pytest.raises(InputError, match=rf"^`{old}` is now called `{new}`; rename it\. Received: {old}\.$"):
+        load_pipeline_config(None, [f"{old}=1"])
+
+
+def test_an_old_key_in_a_list_is_answered_as_well():
+    with pytest.raises(InputError, match="`accelerator_count`; rename it"):
+        load_pipeline_config(None, ["vertex.training=[{accelerators: 8}]"])

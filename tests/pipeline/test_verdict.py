@@ -42,39 +42,39 @@ def test_without_thresholds_everything_is_blessed() -> None:
 
 
 def test_absolute_thresholds() -> None:
-    verdict = judge(report(xtr=MODEL), QualitySettings(least_average=0.7, least_language=0.55))
+    verdict = judge(report(xtr=MODEL), QualitySettings(min_average=0.7, min_per_language=0.55))
     assert not verdict.blessed
     assert verdict.reasons == (
-        "The average of nDCG@10 over languages is 0.650, below the least of 0.700.",
-        "nDCG@10 in sw is 0.500, below the least of 0.550.",
+        "The average of nDCG@10 over languages is 0.650, below the minimum of 0.700.",
+        "nDCG@10 in sw is 0.500, below the minimum of 0.550.",
     )
-    assert judge(report(xtr=MODEL), QualitySettings(least_average=0.65, least_language=0.5)).blessed
+    assert judge(report(xtr=MODEL), QualitySettings(min_average=0.65, min_per_language=0.5)).blessed
 
 
 def test_thresholds_against_the_latest_blessed_model() -> None:
-    fallen = judge(report(xtr=MODEL, baseline=BETTER), QualitySettings(language_fall=0.05))
+    fallen = judge(report(xtr=MODEL, baseline=BETTER), QualitySettings(max_language_drop=0.05))
     assert fallen.reasons == (
         "nDCG@10 fell in the average over languages from 0.710 of the latest blessed model to 0.650, by more "
         "than 0.000.",
         "nDCG@10 fell in sw from 0.600 of the latest blessed model to 0.500, by more than 0.050.",
     )
-    lenient = QualitySettings(average_fall=0.06, language_fall=0.1)
+    lenient = QualitySettings(max_average_drop=0.06, max_language_drop=0.1)
     assert judge(report(xtr=MODEL, baseline=BETTER), lenient).blessed
-    strict = QualitySettings(average_fall=0.0, language_fall=0.0)
+    strict = QualitySettings(max_average_drop=0.0, max_language_drop=0.0)
     assert judge(report(xtr=MODEL, baseline=MODEL), strict).blessed
     assert judge(report(xtr=BETTER, baseline=MODEL), strict).blessed
 
 
 def test_a_gain_elsewhere_does_not_excuse_a_language() -> None:
     judged = report(xtr={"en": 0.95, "sw": 0.5}, baseline={"en": 0.7, "sw": 0.6})
-    verdict = judge(judged, QualitySettings(language_fall=0.05))
+    verdict = judge(judged, QualitySettings(max_language_drop=0.05))
     assert not verdict.blessed
     assert len(verdict.reasons) == 1
     assert "fell in sw" in verdict.reasons[0]
 
 
 def test_another_metric() -> None:
-    verdict = judge(report(xtr=MODEL), QualitySettings(metric="MRR@10", least_average=0.2))
-    assert verdict.reasons == ("The average of MRR@10 over languages is 0.100, below the least of 0.200.",)
+    verdict = judge(report(xtr=MODEL), QualitySettings(metric="MRR@10", min_average=0.2))
+    assert verdict.reasons == ("The average of MRR@10 over languages is 0.100, below the minimum of 0.200.",)
     with pytest.raises(InputError, match="`metric` must be one of"):
         QualitySettings(metric="accuracy")

@@ -173,7 +173,7 @@ def test_thresholds_arrive(job: dict[str, Any]) -> None:
     tasks = job["pipelineSpec"]["root"]["dag"]["tasks"]
     thresholds = tasks["RetrievalEvaluator"]["inputs"]["parameters"]["thresholds"]
     quality = json.loads(thresholds["runtimeValue"]["constantValue"]["stringValue"])
-    assert quality["language_fall"] == 0.02
+    assert quality["max_language_drop"] == 0.02
     assert tasks["Transform"]["dependentTasks"].count("DataGate") == 1
 
 
@@ -191,11 +191,11 @@ def test_gpu_pools_and_private_workers(config: PipelineConfig) -> None:
     settings = to_mapping(config)
     settings["vertex"] |= {
         "training": [
-            {"machine": "a2-highgpu-8g", "accelerator": "NVIDIA_TESLA_A100", "accelerators": 8},
+            {"machine": "a2-highgpu-8g", "accelerator": "NVIDIA_TESLA_A100", "accelerator_count": 8},
             {
                 "machine": "a2-highgpu-8g",
                 "accelerator": "NVIDIA_TESLA_A100",
-                "accelerators": 8,
+                "accelerator_count": 8,
                 "replicas": 3,
             },
         ],

@@ -15,10 +15,8 @@ from tfx.types import Artifact, BaseChannel, Channel, artifact_utils, standard_a
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 from tfx.utils import io_utils
 
-from tfx_pipeline.artifacts import TokenVectors as TokenVectorsArtifact
-from tfx_pipeline.artifacts import encoder_folder
-from tfx_pipeline.components.settings import settings_from_json
-from tfx_pipeline.config import is_remote
+from tfx_pipeline.artifacts import TokenVectorsArtifact, encoder_folder
+from tfx_pipeline.config import is_remote, settings_from_json
 from tfx_pipeline.storage import WorkArea, key_of, local_input, local_output
 from xtr_tf.config.retrieval import EncodingConfig
 from xtr_tf.model.folder import read_manifest

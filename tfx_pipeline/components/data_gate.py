@@ -20,9 +20,8 @@ from tfx.types import Artifact, BaseChannel, Channel, artifact_utils, standard_a
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 from tfx.utils import io_utils
 
-from tfx_pipeline.artifacts import DataGate as DataGateArtifact
-from tfx_pipeline.components.settings import settings_from_json
-from tfx_pipeline.config import GateSettings
+from tfx_pipeline.artifacts import DataGateArtifact
+from tfx_pipeline.config import GateSettings, settings_from_json
 from tfx_pipeline.data.checks import anomaly_sentences, drifted_languages, language_counts, vanished_languages
 from tfx_pipeline.data.positives import check_positives, read_findings
 from tfx_pipeline.storage import local_input, local_output
@@ -145,9 +144,9 @@ def _problems_of_statistics(single: dict[str, Artifact], settings: GateSettings)
         threshold = settings.training_drift if kind == "training" else settings.corpus_drift
         schema = io_utils.SchemaReader().read(io_utils.get_only_uri_in_dir(single[f"{kind}_schema"].uri))
         for split, statistics in _statistics(single[f"{kind}_statistics"]):
-            (own,) = statistics.datasets
-            problems = anomaly_sentences(_read_anomalies(single[f"{kind}_anomalies"], split), own)
-            problems += vanished_languages(own, schema, settings.fewest_examples)
+            (dataset,) = statistics.datasets
+            problems = anomaly_sentences(_read_anomalies(single[f"{kind}_anomalies"], split), dataset)
+            problems += vanished_languages(dataset, schema, settings.min_examples_per_language)
             if previous := _read_previous(single.get("previous"), kind, split):
                 problems += drifted_languages(statistics, previous, schema, threshold)
             yield from (f"{name}, split {split}: {problem}" for problem in problems)
@@ -156,7 +155,7 @@ def _problems_of_statistics(single: dict[str, Artifact], settings: GateSettings)
 def _refusal(problems: list[str]) -> str:
     more = f" (and {len(problems) - 1} more problems, all in the log)" if len(problems) > 1 else ""
     return (
-        "The data gate refuses the data; mend them, or change schema or thresholds if the data are right. "
+        "The data gate refuses the data; fix them, or change schema or thresholds if the data are right. "
         f"Received: {problems[0]}{more}."
     )
 

@@ -1,4 +1,4 @@
-"""IndexBuilder: token vectors to a search index, built anew or updated from the last one."""
+"""IndexBuilder: token vectors to a search index, built from scratch or updated from the last one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from tfx.dsl.components.base import base_component, base_executor, executor_spec
 from tfx.types import Artifact, BaseChannel, Channel, artifact_utils
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 
-from tfx_pipeline.artifacts import TokenIndex as TokenIndexArtifact
-from tfx_pipeline.artifacts import TokenVectors as TokenVectorsArtifact
-from tfx_pipeline.components.settings import settings_from_json
+from tfx_pipeline.artifacts import TokenIndexArtifact, TokenVectorsArtifact
+from tfx_pipeline.config import settings_from_json
 from tfx_pipeline.storage import WorkArea, key_of, local_input, local_output
 from xtr_tf.config.schema import IndexConfig
 from xtr_tf.errors import InputError
@@ -115,7 +114,7 @@ def update_if_suited(last: TokenIndex, base: TokenVectors, source: TokenVectors,
         out: Directory of the new index.
 
     Returns:
-        "", or why it should be built anew instead; nothing is written then.
+        "", or why it should be built from scratch instead; nothing is written then.
     """
     present = {record.id for record in source.documents()}
     gone = [record.id for record in base.documents() if record.id not in present]

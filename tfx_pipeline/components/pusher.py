@@ -1,4 +1,4 @@
-"""Pusher's executor, less the pushing of a version that is in production already.
+"""Pusher's executor, which does not push a version that is in production already.
 
 A run in which nothing changed blesses the same model again, and a refresh of a corpus that did not
 change makes the same model again; TFX would push it, and servers would load again what they serve.

@@ -17,9 +17,9 @@ from tfx.types import Artifact, BaseChannel, Channel, artifact_utils, standard_a
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 from tfx.utils import path_utils
 
-from tfx_pipeline.blessing import Verdict, judge, refusals, write_model_blessing
-from tfx_pipeline.components.settings import settings_from_json
-from tfx_pipeline.config import QualitySettings
+from tfx_pipeline.artifacts import refusals, write_model_blessing
+from tfx_pipeline.blessing import Verdict, judge
+from tfx_pipeline.config import QualitySettings, settings_from_json
 from tfx_pipeline.data.splits import development_set
 from tfx_pipeline.provenance import code_version
 from tfx_pipeline.storage import local_input, local_output
@@ -67,7 +67,8 @@ class RetrievalEvaluatorExecutor(evaluator.Executor):
         settings = settings_from_json(QualitySettings, exec_properties["thresholds"])
         model = artifact_utils.get_single_instance(input_dict["model"])
         # In a run that changed nothing the latest blessed model is this one.
-        baseline = next((own for own in input_dict.get("baseline_model") or () if own.id != model.id), None)
+        blessed = input_dict.get("baseline_model") or ()
+        baseline = next((other for other in blessed if other.id != model.id), None)
         examples = artifact_utils.get_single_instance(input_dict["examples"])
         corpus = artifact_utils.get_single_instance(input_dict["corpus"])
         dataset = development_set(examples, corpus, settings.metric)

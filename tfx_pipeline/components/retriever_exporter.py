@@ -12,10 +12,13 @@ from tfx.types import Artifact, BaseChannel, Channel, artifact_utils, standard_a
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 from tfx.utils import path_utils
 
-from tfx_pipeline.artifacts import ENCODER_FOLDER, encoder_folder
-from tfx_pipeline.artifacts import TokenIndex as TokenIndexArtifact
-from tfx_pipeline.artifacts import TokenVectors as TokenVectorsArtifact
-from tfx_pipeline.components.settings import settings_from_json
+from tfx_pipeline.artifacts import (
+    ENCODER_FOLDER,
+    TokenIndexArtifact,
+    TokenVectorsArtifact,
+    encoder_folder,
+)
+from tfx_pipeline.config import settings_from_json
 from tfx_pipeline.provenance import code_version
 from tfx_pipeline.storage import local_input, local_output
 from xtr_tf.config.retrieval import SearchDefaults
@@ -69,7 +72,7 @@ class RetrieverExporterExecutor(base_executor.BaseExecutor):
 class RetrieverExporter(base_component.BaseComponent):
     """Writes the servable model, with warm-up requests, reference answers and a model card.
 
-    Outputs `model`: the SavedModel in `Format-Serving`, where Pusher looks, and the encoder beside it.
+    Outputs `model`: the SavedModel in `Format-Serving`, where Pusher looks, and the encoder next to it.
 
     Args:
         encoder: A model that holds the encoder.

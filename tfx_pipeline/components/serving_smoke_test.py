@@ -1,6 +1,6 @@
-"""A model on trial: served by a real server in a process of its own, and asked over gRPC.
+"""The smoke test of a model: served by a real server in a process of its own, and asked over gRPC.
 
-Knows nothing of TFX. Problems are phrases, none if all is well.
+Decides whether `ServingValidator` blesses. Knows nothing of TFX. Problems are phrases, none if all is well.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _STOP_SECONDS = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
-class ServingTrial:
-    """What a trial found.
+class ServingSmokeTest:
+    """What the test found.
 
     Attributes:
         problems: What was wrong.
         answers: Reference answers that were compared over gRPC.
-        latency_ms: Of single queries, at the share that the settings name; None if an answer was wrong.
+        latency_ms: Of single queries, at the quantile that the settings name; None if an answer was wrong.
         load_seconds: What loading took in the fresh process; None if it did not end well.
     """
 
@@ -51,7 +51,7 @@ class ServingTrial:
     load_seconds: float | None = None
 
 
-def try_serving(directory: Path, settings: ServingCheckSettings) -> ServingTrial:
+def run_smoke_test(directory: Path, settings: ServingCheckSettings) -> ServingSmokeTest:
     """Loads a model as TensorFlow Serving does, then serves it and asks it what its exporter asked.
 
     Args:
@@ -61,20 +61,20 @@ def try_serving(directory: Path, settings: ServingCheckSettings) -> ServingTrial
     try:
         report = verify_model(directory, settings.tolerance)
         if not report.passed:
-            return ServingTrial(tuple(report.problems), load_seconds=report.load_seconds)
+            return ServingSmokeTest(tuple(report.problems), load_seconds=report.load_seconds)
         cases = read_cases(directory)
-        with _served(directory, settings.start_seconds) as target, _client(target) as client:
+        with _served(directory, settings.load_timeout_seconds) as target, _client(target) as client:
             sendable = [case for case in cases if _is_sendable(case)]
             problems = [wrong for case in sendable for wrong in _replay(client, case, settings.tolerance)]
             latency = None if problems else _latency(client, cases, settings)
     except (InputError, ClientError) as error:
-        return ServingTrial((str(error),))
+        return ServingSmokeTest((str(error),))
     if latency is not None and latency > settings.latency_ms:
         problems.append(
-            f"{settings.latency_share:.0%} of queries took up to {latency:.0f} ms, "
+            f"{settings.latency_quantile:.0%} of queries took up to {latency:.0f} ms, "
             f"and {settings.latency_ms:.0f} ms are allowed"
         )
-    return ServingTrial(tuple(problems), len(sendable), latency, report.load_seconds)
+    return ServingSmokeTest(tuple(problems), len(sendable), latency, report.load_seconds)
 
 
 @contextlib.contextmanager
@@ -139,7 +139,7 @@ def _array(tensor: Tensor, expected: np.ndarray | None) -> np.ndarray:
 
 
 def _latency(client: Client, cases: Sequence[ReferenceCase], settings: ServingCheckSettings) -> float:
-    """Milliseconds within which the share of single queries was answered."""
+    """Milliseconds within which the quantile of single queries was answered."""
     texts = [text for case in cases if case.signature == "serving_default" for text in case.inputs["query"]]
     queries = sorted({text for text in texts if text.strip()})
     spent = []
@@ -147,4 +147,4 @@ def _latency(client: Client, cases: Sequence[ReferenceCase], settings: ServingCh
         started = time.perf_counter()
         client.predict("serving_default", {"query": [query]})
         spent.append(1000 * (time.perf_counter() - started))
-    return float(np.quantile(spent, settings.latency_share))
+    return float(np.quantile(spent, settings.latency_quantile))

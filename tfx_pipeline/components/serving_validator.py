@@ -15,13 +15,12 @@ from tfx.types import Artifact, BaseChannel, Channel, artifact_utils, standard_a
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 from tfx.utils import path_utils
 
-from tfx_pipeline.blessing import write_infra_blessing
-from tfx_pipeline.components.serving_smoke_test import ServingTrial, try_serving
-from tfx_pipeline.components.settings import settings_from_json
-from tfx_pipeline.config import ServingCheckSettings
+from tfx_pipeline.artifacts import write_infra_blessing
+from tfx_pipeline.components.serving_smoke_test import ServingSmokeTest, run_smoke_test
+from tfx_pipeline.config import ServingCheckSettings, settings_from_json
 from tfx_pipeline.storage import local_input, local_output
 
-TRIAL_FILE = "trial.json"
+_RESULT_FILE = "trial.json"
 
 
 class ServingValidatorSpec(ComponentSpec):
@@ -46,13 +45,13 @@ class ServingValidatorExecutor(base_executor.BaseExecutor):
         model = artifact_utils.get_single_instance(input_dict["model"])
         blessing = artifact_utils.get_single_instance(output_dict["blessing"])
         with local_input(path_utils.serving_model_path(model.uri)) as directory:
-            trial = try_serving(directory, settings)
+            test = run_smoke_test(directory, settings)
         with local_output(blessing.uri) as folder:
-            text = json.dumps(dataclasses.asdict(trial), indent=2, ensure_ascii=False)
-            (folder / TRIAL_FILE).write_text(f"{text}\n", encoding="utf-8")
-        write_infra_blessing(blessing, not trial.problems, trial.problems or [_praise(trial, settings)])
-        if trial.latency_ms is not None:
-            blessing.set_float_custom_property("latency_ms", trial.latency_ms)
+            text = json.dumps(dataclasses.asdict(test), indent=2, ensure_ascii=False)
+            (folder / _RESULT_FILE).write_text(f"{text}\n", encoding="utf-8")
+        write_infra_blessing(blessing, not test.problems, test.problems or [_summary(test, settings)])
+        if test.latency_ms is not None:
+            blessing.set_float_custom_property("latency_ms", test.latency_ms)
 
 
 class ServingValidator(base_component.BaseComponent):
@@ -77,8 +76,8 @@ class ServingValidator(base_component.BaseComponent):
         )
 
 
-def _praise(trial: ServingTrial, settings: ServingCheckSettings) -> str:
+def _summary(test: ServingSmokeTest, settings: ServingCheckSettings) -> str:
     return (
-        f"The model loaded in {trial.load_seconds:.1f} s and gave the exporter's {trial.answers} answers "
-        f"over gRPC; {settings.latency_share:.0%} of queries took at most {trial.latency_ms:.0f} ms."
+        f"The model loaded in {test.load_seconds:.1f} s and gave the exporter's {test.answers} answers "
+        f"over gRPC; {settings.latency_quantile:.0%} of queries took at most {test.latency_ms:.0f} ms."
     )

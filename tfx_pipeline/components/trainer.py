@@ -37,7 +37,7 @@ def run_fn(fn_args: Any) -> None:
     key = key_of(settings["run"], settings["vocabulary_hash"], fn_args.train_files, base)
     with WorkArea(settings["work"]).unfinished("training", key) as work:
         output = work / "run"
-        # A dot keeps what is fetched anew each time from being sent back to a remote work area.
+        # A dot keeps what is fetched again each time from being sent back to a remote work area.
         config = _configure(settings, fn_args.train_files, base, work / ".inputs", output)
         encoder = train(config)
         # Of several workers only the chief has written one.

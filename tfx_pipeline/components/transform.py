@@ -74,11 +74,11 @@ def _rows(documents: tf.RaggedTensor, numbers: tf.Tensor) -> tf.SparseTensor:
 
 
 def _fingerprints(kind: str, texts: tf.Tensor) -> tf.Tensor:
-    """`[texts]` strings to `[texts, 2]` int32; equal ones, and those alone, are equal."""
+    """`[texts]` strings to `[texts, 2]` int32; equal if, and only if, the texts are."""
     marked = tf.strings.join([tf.constant(f"{kind}\0"), texts])
     return tf.bitcast(tf.reshape(tf.fingerprint(marked), [-1, 2, 4]), tf.int32)
 
 
 def _single(values: tf.SparseTensor) -> tf.Tensor:
-    """`[batch]`, of a feature with one value a row."""
+    """`[batch]`, of a feature with one value per row."""
     return tf.sparse.to_dense(values)[:, 0]

@@ -1,4 +1,8 @@
-"""ExampleValidator's anomalies as sentences that say what is wrong and where."""
+"""What statistics tell of data that should not be used: anomalies, languages that vanished or drifted.
+
+Each problem is a phrase that says what is wrong and where. Reads messages of TensorFlow Metadata; knows
+nothing of artifacts, nor of what `DataGate` makes of a problem.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from tensorflow_metadata.proto.v0 import anomalies_pb2
 
 from tfx_pipeline.data.example_gen import DEFECT
 
+_LANGUAGE = "language"
 _MISSING = (
     anomalies_pb2.AnomalyInfo.FEATURE_TYPE_LOW_FRACTION_PRESENT,
     anomalies_pb2.AnomalyInfo.FEATURE_TYPE_LOW_NUMBER_PRESENT,
@@ -58,22 +63,19 @@ def _lower(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:]
 
 
-LANGUAGE = "language"
-
-
-def vanished_languages(statistics: Any, schema: Any, fewest: int) -> list[str]:
+def vanished_languages(statistics: Any, schema: Any, minimum: int) -> list[str]:
     """Finds languages of the schema that a split has too few examples of.
 
     Args:
         statistics: `DatasetFeatureStatistics` of the split.
         schema: The curated schema, whose domain of `language` lists those in use.
-        fewest: Examples that a language must have.
+        minimum: Examples that a language must have.
     """
     counts = language_counts(statistics)
     return [
         f"the language `{language}` of the schema has vanished, examples left: {counts.get(language, 0):.0f}"
         for language in _languages_of(schema)
-        if counts.get(language, 0) < fewest
+        if counts.get(language, 0) < minimum
     ]
 
 
@@ -88,14 +90,14 @@ def drifted_languages(statistics: Any, previous: Any, schema: Any, threshold: fl
     """
     compared = type(schema)()
     compared.CopyFrom(schema)
-    feature = next((own for own in compared.feature if own.name == LANGUAGE), None)
+    feature = _language_feature(compared)
     if feature is None:
         return []
     feature.drift_comparator.infinity_norm.threshold = threshold
     anomalies = tfdv.validate_statistics(statistics, compared, previous_statistics=previous)
     for drift in anomalies.drift_skew_info:
         for measured in drift.drift_measurements:
-            if list(drift.path.step) == [LANGUAGE] and measured.value > measured.threshold:
+            if list(drift.path.step) == [_LANGUAGE] and measured.value > measured.threshold:
                 return [_describe_drift(statistics.datasets[0], previous.datasets[0], threshold)]
     return []
 
@@ -103,17 +105,21 @@ def drifted_languages(statistics: Any, previous: Any, schema: Any, threshold: fl
 def language_counts(statistics: Any) -> dict[str, float]:
     """Examples of a split by language."""
     for feature in statistics.features:
-        if LANGUAGE in (feature.name, *feature.path.step):
+        if _LANGUAGE in (feature.name, *feature.path.step):
             buckets = feature.string_stats.rank_histogram.buckets
             return {bucket.label: bucket.sample_count for bucket in buckets}
     return {}
 
 
+def _language_feature(schema: Any) -> Any:
+    return next((feature for feature in schema.feature if feature.name == _LANGUAGE), None)
+
+
 def _languages_of(schema: Any) -> list[str]:
-    feature = next((own for own in schema.feature if own.name == LANGUAGE), None)
+    feature = _language_feature(schema)
     if feature is None or not (feature.domain or feature.HasField("string_domain")):
         return []
-    return list(tfdv.get_domain(schema, LANGUAGE).value)
+    return list(tfdv.get_domain(schema, _LANGUAGE).value)
 
 
 def _describe_drift(now: Any, before: Any, threshold: float) -> str:

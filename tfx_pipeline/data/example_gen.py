@@ -1,4 +1,8 @@
-"""The Beam side that every ExampleGen here shares: the files of a split, each read by one worker."""
+"""What ExampleGen reads here: judged queries and documents, by the readers that `xtr_tf` has for them.
+
+One Beam worker reads one file. A record that cannot be used becomes an example with the feature `defect`,
+which statistics count and `DataGate` refuses.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +75,7 @@ def defect_example(sentence: str) -> bytes:
 
 
 class CorpusExecutor(BaseExampleGenExecutor):
-    """Reads documents with the features `id`, `title`, `text` and `language`, one worker a file."""
+    """Reads documents with the features `id`, `title`, `text` and `language`, one worker per file."""
 
     def GetInputSourceToExamplePTransform(self) -> beam.PTransform:  # noqa: N802
         """The transform that TFX applies to each input split."""
@@ -123,7 +127,7 @@ _BEIR_FILES = ["corpus.jsonl*", "queries.jsonl*"]
 
 
 class TrainingExecutor(BaseExampleGenExecutor):
-    """Reads judged queries, one worker a file.
+    """Reads judged queries, one worker per file.
 
     A split's pattern is either a glob of JSONL or TSV files, or `qrels/SPLIT.tsv` of a BEIR
     folder, whose queries and documents are then joined.

@@ -52,7 +52,7 @@ def check_positives(
         pipeline: Which.
         examples: File pattern of the judged queries by split.
         corpus: File patterns of the documents.
-        output: Where the findings are written, one JSON object a line.
+        output: Where the findings are written, one JSON object per line.
     """
     judged = [
         pipeline
@@ -64,14 +64,14 @@ def check_positives(
         pipeline | f"Read documents {number}" >> beam.io.ReadFromTFRecord(pattern)
         for number, pattern in enumerate(corpus)
     ] | "All documents" >> beam.Flatten()
-    positives = [own.positives for own in judged] | "All positives" >> beam.Flatten()
+    positives = [split.positives for split in judged] | "All positives" >> beam.Flatten()
     absent = (
         {"positives": positives, "documents": documents | "Ids" >> beam.FlatMap(_document_id)}
         | "Join" >> beam.CoGroupByKey()
         | "Absent" >> beam.FlatMap(_absent)
     )
     _ = (
-        [*(own.problems for own in judged), absent]
+        [*(split.problems for split in judged), absent]
         | "All problems" >> beam.Flatten()
         | "Count" >> beam.CombinePerKey(_CountAndFirst())
         | "To JSON" >> beam.Map(_to_json)

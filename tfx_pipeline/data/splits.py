@@ -1,6 +1,6 @@
-"""Examples of an `Examples` artifact, one after the other in this process.
+"""The development set that models are judged by, read from `Examples` artifacts in this process.
 
-For what is small, such as a development set. Large splits are read by Beam.
+For what is small enough to be read one example after the other. Large splits are read by Beam.
 """
 
 from __future__ import annotations

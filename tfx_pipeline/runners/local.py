@@ -172,7 +172,7 @@ class LocalRunner(tfx_runner.IrBasedRunner):
 
 
 def run_locally(pipeline: Pipeline, root: Path) -> list[ComponentResult]:
-    """Runs a pipeline under a lock, with a line a component; everything else goes to a log file.
+    """Runs a pipeline under a lock, with a line per component; everything else goes to a log file.
 
     Args:
         pipeline: The pipeline, with sqlite metadata.

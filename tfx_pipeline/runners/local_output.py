@@ -1,7 +1,7 @@
-"""Sends everything that TFX, Beam and TensorFlow print into a file while a pipeline runs.
+"""A run's terminal and its folder: what is printed goes to a log, and nobody else runs there meanwhile.
 
 Python's loggers, `print`, and what C++ writes to the descriptors all end in the log; the user sees
-what is written to the console that `quiet` yields, and nothing else.
+what is written to the console that `quiet` yields, and nothing else. Knows nothing of TFX.
 """
 
 from __future__ import annotations

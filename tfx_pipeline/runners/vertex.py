@@ -101,7 +101,7 @@ def _trainer(*, vertex: VertexConfig, custom_config: dict[str, Any], **given: An
 def _worker_pool(pool: WorkerPool, vertex: VertexConfig) -> dict[str, Any]:
     machine: dict[str, Any] = {"machine_type": pool.machine}
     if pool.accelerator:
-        machine |= {"accelerator_type": pool.accelerator, "accelerator_count": pool.accelerators}
+        machine |= {"accelerator_type": pool.accelerator, "accelerator_count": pool.accelerator_count}
     if pool.tpu_topology:
         machine["tpu_topology"] = pool.tpu_topology
     return {
@@ -113,7 +113,7 @@ def _worker_pool(pool: WorkerPool, vertex: VertexConfig) -> dict[str, Any]:
 
 def _give_memory(pipeline: Pipeline, vertex: VertexConfig) -> None:
     container = pipeline_spec_pb2.PipelineDeploymentConfig.PipelineContainerSpec
-    resources = container.ResourceSpec(cpu_limit=vertex.cores, memory_limit=vertex.memory_gb)
+    resources = container.ResourceSpec(cpu_limit=vertex.cpu_limit, memory_limit=vertex.memory_gb)
     for node in pipeline.components:
         if isinstance(node, base_component.BaseComponent) and node.id in _HEAVY:
             node.with_platform_config(resources)
@@ -137,7 +137,7 @@ def _check(config: PipelineConfig) -> None:
             raise InputError(f"Vertex AI needs `vertex.{name}`; set it in the configuration. Received: none.")
     places = {
         "root": config.root,
-        "serving": config.serving_folder,
+        "push_directory": config.serving_folder,
         "training_data.folder": config.training_data.folder,
         "training_data.schema": config.schema_folder("training"),
         "corpus.folder": config.corpus.folder,
@@ -149,7 +149,7 @@ def _check(config: PipelineConfig) -> None:
         # A vocabulary and an encoder to start from are optional.
         if not is_remote(place) and (place or not name.startswith("run.")):
             raise InputError(
-                f"Vertex AI reads from Cloud Storage alone; copy the data there and set `{name}` to a "
+                f"Vertex AI reads only from Cloud Storage; copy the data there and set `{name}` to a "
                 f"`gs://` path. Received: {place!r}."
             )
 
