@@ -39,7 +39,7 @@ _limit = partial(typer.Option, rich_help_panel="Limits")
 def serve(
     model_base: Annotated[
         Path | None,
-        _model(help="Directory with one subdirectory a version, named by its number."),
+        _model(help="Directory with one subdirectory per version, named by its number."),
     ] = None,
     model_name: Annotated[str, _model(help="What requests call the model.")] = "default",
     model_config_file: Annotated[
@@ -47,7 +47,7 @@ def serve(
         _model(help="Several models, policies and labels: ModelServerConfig as text."),
     ] = None,
     poll_seconds: Annotated[float, _model(help="How often to look for new versions; 0 for never.")] = 1.0,
-    workers: Annotated[int, _model(help="Model calls at the same time; 0 for one a core.")] = 0,
+    workers: Annotated[int, _model(help="Model calls at the same time; 0 for one per core.")] = 0,
     host: Annotated[str, _network(help="Address to bind; 0.0.0.0 to be reached by others.")] = "127.0.0.1",
     port: Annotated[int, _network(help="gRPC port; 0 for a free one.")] = 8500,
     rest_port: Annotated[int, _network(help="REST port; 0 for a free one, -1 for none.")] = 8501,
@@ -67,17 +67,17 @@ def serve(
         _batch(help="BatchingParameters as text; replaces the next three."),
     ] = None,
     max_batch_size: Annotated[int, _batch(help="Queries of one model call; 1 for no batching.")] = 32,
-    batch_timeout_micros: Annotated[int, _batch(help="How long a query waits for company.")] = 0,
+    batch_timeout_micros: Annotated[int, _batch(help="How long a query waits for others to join it.")] = 0,
     max_enqueued_batches: Annotated[
         int, _batch(help="Batches that may wait before queries are refused.")
     ] = 8,
-    max_concurrent: Annotated[int, _limit(help="Requests under way at once.")] = 256,
+    max_concurrent: Annotated[int, _limit(help="Requests in progress at once.")] = 256,
     max_message_mb: Annotated[int, _limit(help="Size of a request.")] = 8,
     max_queries: Annotated[int, _limit(help="Queries of one request.")] = 256,
     max_query_bytes: Annotated[int, _limit(help="Length of a query.")] = 8192,
     max_k_prime: Annotated[int, _limit(help="k' times the queries of one request.")] = 200_000,
     rest_timeout_ms: Annotated[int, _limit(help="Deadline of REST requests.")] = 30_000,
-    drain_seconds: Annotated[float, _limit(help="Time for requests under way after SIGTERM.")] = 30.0,
+    drain_seconds: Annotated[float, _limit(help="Time for requests in progress after SIGTERM.")] = 30.0,
     onednn: Annotated[
         bool,
         typer.Option(
@@ -178,7 +178,7 @@ def query(
     k_prime: Annotated[int | None, typer.Option(help="Tokens that each query token retrieves.")] = None,
     language: Annotated[list[str] | None, typer.Option(help="Only documents in this language.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show which token found which.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a query.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per query.")] = False,
     timeout: Annotated[float, typer.Option(help="Seconds to wait.")] = 10.0,
     tls: Annotated[bool, typer.Option("--tls", help="Encrypt, trusting the system's authorities.")] = False,
     tls_ca: Annotated[Path | None, typer.Option(help="Encrypt, trusting these authorities (PEM).")] = None,
@@ -268,7 +268,7 @@ def _print_hit(console: Console, rank: int, hit: Hit) -> None:
 
 
 def _alignment(matches: tuple[Match, ...]) -> object:
-    """A row a query token: what it found there, or in grey what was imputed instead."""
+    """A row per query token: what it found there, or in grey what was imputed instead."""
     from rich.table import Table
     from rich.text import Text
 

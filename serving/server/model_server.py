@@ -100,13 +100,13 @@ class ModelServer:
         self._log.event("started", host=options.host, port=self.port, rest_port=self.rest_port)
 
     async def stop(self) -> None:
-        """Takes no more requests, waits for those under way, frees the models."""
-        self._log.event("draining", requests=self._admission.under_way)
+        """Takes no more requests, waits for those in progress, frees the models."""
+        self._log.event("draining", requests=self._admission.in_progress)
         grace = self.options.drain_seconds
         stopping = asyncio.gather(
             self._grpc.stop(grace), self._http.stop(grace) if self._http else asyncio.sleep(0)
         )
-        while self._admission.under_way and not stopping.done():
+        while self._admission.in_progress and not stopping.done():
             await asyncio.sleep(0.01)
         # Streams of health watchers would otherwise hold the server for the whole grace period.
         await self._grpc.stop(0.1)
@@ -163,7 +163,9 @@ class ModelServer:
         asyncio.get_running_loop().create_task(self._grpc.set_health(ready))
 
     def _watch_queues(self) -> None:
-        self._metrics.watch("requests_in_flight", "Requests under way.", lambda: self._admission.under_way)
+        self._metrics.watch(
+            "requests_in_flight", "Requests in progress.", lambda: self._admission.in_progress
+        )
         self._metrics.watch("queue_jobs", "Model calls that wait for a thread.", lambda: self._pool.depth)
         self._metrics.watch("queue_rows", "Rows that wait for a batch.", lambda: self._manager.depth)
 

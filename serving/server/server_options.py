@@ -24,12 +24,12 @@ class ServerOptions:
         port: gRPC port; 0 chooses a free one.
         rest_port: REST port; 0 chooses a free one, None for no REST.
         poll_seconds: How often the models' directories are looked at; 0 for once.
-        workers: Model calls at the same time; 0 for one a core.
+        workers: Model calls at the same time; 0 for one per core.
         batching: Bounds of batches.
         session: How TensorFlow runs the models.
         limits: Bounds on requests.
         rest_timeout_seconds: Deadline of a REST request, which carries none of its own.
-        drain_seconds: How long requests under way may take after SIGTERM.
+        drain_seconds: How long requests in progress may take after SIGTERM.
         log_sampling: Share of requests that are logged.
         tls: Certificates, or None for plain text.
         token_file: Bearer tokens, or None for no check.

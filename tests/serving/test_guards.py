@@ -68,7 +68,7 @@ def test_one_request_too_many_is_refused_and_the_place_is_given_back():
         assert caught.value.code is Code.RESOURCE_EXHAUSTED
     with pytest.raises(ValueError, match="x"), admission.admit():
         raise ValueError("x")
-    assert admission.under_way == 0
+    assert admission.in_progress == 0
 
 
 def test_tokens():

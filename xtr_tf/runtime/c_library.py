@@ -77,7 +77,7 @@ def c_library() -> ctypes.CDLL:
     os.environ.setdefault(*_LOG_LEVEL)
     directory = package_directory("tensorflow")
     try:
-        # Op libraries find the framework by its name alone, once it is loaded. Its symbols must stay
+        # Op libraries find the framework by its name only, once it is loaded. Its symbols must stay
         # local: it carries a protobuf of its own, which would shadow that of Python's protobuf.
         ctypes.CDLL(str(directory / "libtensorflow_framework.so.2"), mode=ctypes.RTLD_LOCAL)
         library = ctypes.CDLL(str(directory / "libtensorflow_cc.so.2"), mode=ctypes.RTLD_LOCAL)

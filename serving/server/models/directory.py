@@ -47,14 +47,14 @@ def size_in_bytes(directory: Path) -> int:
     return sum(size for _, size, _ in fingerprint(directory))
 
 
-# Loading holds the variables and what is built from them (an index's tables) beside them for a
+# Loading holds the variables and what is built from them (an index's tables) next to them for a
 # moment; TensorFlow Serving's own estimate is 1.2 times the files.
 _LOADED_TO_FILES = 1.5
 _CGROUP = Path("/sys/fs/cgroup")
 
 
 def check_room_for(files_in_bytes: int) -> None:
-    """Raises RESOURCE_EXHAUSTED if a version with files of that size would not fit beside what runs now."""
+    """Raises RESOURCE_EXHAUSTED if a version with files of that size would not fit next to what runs now."""
     needed = int(files_in_bytes * _LOADED_TO_FILES)
     available = available_bytes()
     if needed > available:

@@ -38,7 +38,7 @@ _T = TypeVar("_T")
 
 
 class ModelManager:
-    """The models of a server. Used from the event loop alone; files and loading are on a thread.
+    """The models of a server. Used only from the event loop; files and loading are on a thread.
 
     Args:
         pool: Threads that run the models.
@@ -182,7 +182,7 @@ class ModelManager:
         for number in model.forget(found):
             self._metrics.forget_version(model.config.name, number)
         await self._retry_broken(model, found)
-        # Refusing a version may bring up an older one, so the list is made anew after each load.
+        # Refusing a version may bring up an older one, so the list is made again after each load.
         while numbers := model.to_load(found):
             await self._load(model, numbers[-1], found[numbers[-1]])
             for version in model.to_unload(found):

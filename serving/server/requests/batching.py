@@ -25,7 +25,7 @@ _WRAPPED = ("max_batch_size", "batch_timeout_micros", "max_enqueued_batches", "n
 class BatchingOptions:
     """Bounds of the batches of `serving_default`.
 
-    The defaults never make a request wait for company: a batch is whatever has arrived while the
+    The defaults never make a request wait for others: a batch is whatever has arrived while the
     workers were busy.
 
     Attributes:
@@ -119,7 +119,7 @@ class _Task:
 
 
 class Batcher:
-    """Batches the calls of one signature of one loaded version. Used from the event loop alone.
+    """Batches the calls of one signature of one loaded version. Used only from the event loop.
 
     Args:
         pool: Threads to run on.

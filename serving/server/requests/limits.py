@@ -1,7 +1,7 @@
-"""What one request may ask for, and how many may be under way; more is refused at once.
+"""What one request may ask for, and how many may be in progress; more is refused at once.
 
 The limits know the public names of a retriever's inputs (`k_prime`, `top_k`, `languages`,
-`encodings`). Another model is bound by those on text and rows alone.
+`encodings`). Another model is bound only by those on text and rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Limits:
         max_k_prime: Tokens to retrieve for one query token, times the queries of the request:
             the memory that scoring needs grows with this product.
         max_top_k: Documents to return for a query.
-        max_concurrent: Requests under way at once, waiting ones included.
+        max_concurrent: Requests in progress at once, waiting ones included.
     """
 
     max_message_bytes: int = 8 << 20
@@ -74,14 +74,14 @@ class Limits:
 
 
 class Admission:
-    """Counts the requests under way and refuses one too many.
+    """Counts the requests in progress and refuses one too many.
 
-    Used from the event loop alone, so it needs no lock.
+    Used only from the event loop, so it needs no lock.
     """
 
     def __init__(self, max_concurrent: int) -> None:
         self._max = max_concurrent
-        self.under_way = 0
+        self.in_progress = 0
 
     @contextmanager
     def admit(self) -> Iterator[None]:
@@ -90,16 +90,16 @@ class Admission:
         Raises:
             RequestError: RESOURCE_EXHAUSTED, at once, when every place is taken.
         """
-        if self.under_way >= self._max:
+        if self.in_progress >= self._max:
             raise RequestError(
                 Code.RESOURCE_EXHAUSTED,
-                f"The server is busy with {self.under_way} requests; try again later.",
+                f"The server is busy with {self.in_progress} requests; try again later.",
             )
-        self.under_way += 1
+        self.in_progress += 1
         try:
             yield
         finally:
-            self.under_way -= 1
+            self.in_progress -= 1
 
 
 def _scalar(inputs: Mapping[str, np.ndarray], name: str) -> int:

@@ -26,13 +26,13 @@ class Job(Protocol):
 
 
 class WorkerPool:
-    """Runs jobs on threads. Used from the event loop it was made in alone.
+    """Runs jobs on threads. Used only from the event loop it was made in.
 
     The threads are its own rather than an executor's: handing a call over and back is most of what
     serving adds to a model's time, and an executor's chain of futures would double it.
 
     Args:
-        workers: Threads, which is to say model calls at the same time; 0 for one a core.
+        workers: Threads, that is, model calls at the same time; 0 for one per core.
     """
 
     def __init__(self, workers: int = 0) -> None:

@@ -29,11 +29,11 @@ class BearerTokens:
 
     @classmethod
     def read(cls, file: Path) -> BearerTokens:
-        """Reads a file with one token a line."""
+        """Reads a file with one token per line."""
         tokens = [line.strip() for line in file.read_text().splitlines() if line.strip()]
         if not tokens or min(map(len, tokens)) < _MIN_LENGTH:
             raise InputError(
-                f"A token file holds one token a line, each of at least {_MIN_LENGTH} characters. "
+                f"A token file holds one token per line, each of at least {_MIN_LENGTH} characters. "
                 f"Received: {file}."
             )
         return cls(tokens)

@@ -134,7 +134,7 @@ class GrpcServer:
             await self._health.set(service, status)
 
     async def stop(self, grace_seconds: float) -> None:
-        """Takes no new requests and waits for those under way."""
+        """Takes no new requests and waits for those in progress."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(grace_seconds)
 

@@ -1,7 +1,7 @@
 """A small HTTP/1.1 server on asyncio and h11: bounded in time, size and connections.
 
-Knows nothing of what it serves. A connection that dawdles is closed, whether over its headers,
-its body or the reading of its answer, and holds no thread meanwhile.
+Knows nothing of what it serves. A slow connection is closed, whether it is slow to send its headers
+or body or to read its answer, and holds no thread meanwhile.
 """
 
 from __future__ import annotations
