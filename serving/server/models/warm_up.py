@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 from google.protobuf.message import DecodeError
 
 from serving.server.requests.call import decode_request
@@ -92,24 +93,8 @@ def _damaged(file: Path) -> RequestError:
     )
 
 
-def _crc_table() -> list[int]:
-    """The table of CRC-32C, polynomial 0x1EDC6F41 reflected."""
-    table = []
-    for value in range(256):
-        for _ in range(8):
-            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
-        table.append(value)
-    return table
-
-
-_TABLE = _crc_table()
-
-
 def _masked_crc(data: bytes) -> bytes:
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]
-    crc ^= 0xFFFFFFFF
+    crc = google_crc32c.value(data)
     # TFRecord rotates and offsets a checksum, so that one of data with checksums in it stays good.
     masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
     return struct.pack("<I", masked)
