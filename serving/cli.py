@@ -96,11 +96,10 @@ def serve(
     # Read when the C library is loaded, which happens after this.
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = str(int(onednn))
     with needs_extra("Serving", "serving"):
-        from serving.server.model_server import ModelServer
+        from serving.server.model_server import ModelServer, ServerOptions
         from serving.server.native_log import structured_standard_error
         from serving.server.requests.batching import BatchingOptions, read_batching_options
         from serving.server.requests.limits import Limits
-        from serving.server.server_options import ServerOptions
 
     if batching_parameters_file is not None:
         batching = read_batching_options(batching_parameters_file)

@@ -1,28 +1,89 @@
-"""The server as a whole: its parts are joined here, started, and ended without losing a request."""
+"""The server as a whole: what can be chosen about it, how its parts are joined, started and ended."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import signal
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, TextIO
 
 from serving.server.models.config import ModelConfig, read_model_configs
 from serving.server.models.manager import ModelManager
-from serving.server.requests.limits import Admission
+from serving.server.predictor import Predictor
+from serving.server.requests.batching import BatchingOptions
+from serving.server.requests.limits import Admission, Limits
 from serving.server.requests.metrics import Metrics
 from serving.server.requests.observer import RequestLog, RequestObserver
-from serving.server.requests.predictor import Predictor
 from serving.server.requests.worker_pool import WorkerPool
-from serving.server.server_options import ServerOptions
-from serving.server.wire.credentials import BearerTokens
+from serving.server.status import RequestError
+from serving.server.wire.credentials import BearerTokens, TlsFiles
 from serving.server.wire.grpc_server import GrpcServer
 from serving.server.wire.grpc_services import ModelService, PredictionService
 from serving.server.wire.http_server import HttpServer
 from serving.server.wire.playground import Playground
 from serving.server.wire.rest_api import RestApi, render_error
-from serving.server.wire.status import RequestError
 from xtr_tf.errors import InputError
+from xtr_tf.runtime import SessionOptions
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerOptions:
+    """How to serve.
+
+    Attributes:
+        models: Models to serve.
+        model_config_file: Where `models` came from, if it is to be watched for changes.
+        host: Address to bind; loopback, unless the server is meant for others.
+        port: gRPC port; 0 chooses a free one.
+        rest_port: REST port; 0 chooses a free one, None for no REST.
+        poll_seconds: How often the models' directories are looked at; 0 for once.
+        workers: Model calls at the same time; 0 for one per core.
+        batching: Bounds of batches.
+        session: How TensorFlow runs the models.
+        limits: Bounds on requests.
+        rest_timeout_seconds: Deadline of a REST request, which carries none of its own.
+        drain_seconds: How long requests in progress may take after SIGTERM.
+        log_sampling: Share of requests that are logged.
+        tls: Certificates, or None for plain text.
+        token_file: Bearer tokens, or None for no check.
+        prefer_tensor_content: Whether answers carry numbers as raw bytes.
+        playground: Whether the page to try things out is served.
+    """
+
+    models: tuple[ModelConfig, ...]
+    model_config_file: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = 8500
+    rest_port: int | None = 8501
+    poll_seconds: float = 1.0
+    workers: int = 0
+    batching: BatchingOptions = dataclasses.field(default_factory=BatchingOptions)
+    session: SessionOptions = dataclasses.field(default_factory=lambda: SessionOptions(rewrite_graph=False))
+    limits: Limits = dataclasses.field(default_factory=Limits)
+    rest_timeout_seconds: float = 30.0
+    drain_seconds: float = 30.0
+    log_sampling: float = 0.01
+    tls: TlsFiles | None = None
+    token_file: Path | None = None
+    prefer_tensor_content: bool = False
+    playground: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("port", "rest_port"):
+            port = getattr(self, name)
+            if port is not None and not 0 <= port <= 65535:
+                raise InputError(f"`{name}` must be between 0 and 65535. Received: {port}.")
+        for name in ("poll_seconds", "workers", "drain_seconds"):
+            if getattr(self, name) < 0:
+                raise InputError(f"`{name}` must not be negative. Received: {getattr(self, name)}.")
+        if self.rest_timeout_seconds <= 0:
+            raise InputError(
+                f"`rest_timeout_seconds` must be positive. Received: {self.rest_timeout_seconds}."
+            )
+        if self.playground and self.rest_port is None:
+            raise InputError("The playground is served over REST; give a REST port. Received: none.")
 
 
 class ModelServer:

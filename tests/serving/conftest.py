@@ -228,7 +228,7 @@ class Calls:
     """TensorFlow Serving's methods over one channel, with the real messages."""
 
     def __init__(self, target: str, channel: grpc.Channel | None = None) -> None:
-        from serving.server.wire import protos
+        from serving.server import protos
 
         self.protos = protos
         self.channel = channel or grpc.insecure_channel(target)
@@ -256,7 +256,7 @@ class Calls:
     ) -> Any:
         import numpy as np
 
-        from serving.server.wire.tensor_protos import to_proto
+        from serving.server.tensor_protos import to_proto
 
         request = self.protos.predict_pb2.PredictRequest(output_filter=output_filter)
         request.model_spec.name = model

@@ -11,7 +11,7 @@ import pytest
 
 from serving.server.requests.batching import Batcher, BatchingOptions, read_batching_options
 from serving.server.requests.worker_pool import WorkerPool
-from serving.server.wire.status import Code, RequestError
+from serving.server.status import Code, RequestError
 from xtr_tf.errors import InputError
 
 

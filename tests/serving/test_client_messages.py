@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.client.messages import MESSAGES, fill_tensor, tensor_values
-from serving.server.wire import protos
-from serving.server.wire.tensor_protos import to_array, to_proto
+from serving.server import protos
+from serving.server.tensor_protos import to_array, to_proto
 
 REAL = {
     "Tensor": protos.tensor_pb2.TensorProto,

@@ -12,8 +12,8 @@ from serving.server.models import directory as memory
 from serving.server.requests.limits import Admission, Limits
 from serving.server.requests.metrics import Metrics
 from serving.server.requests.observer import RequestLog, RequestObserver, RequestRecord, request_id_or_new
+from serving.server.status import Code, RequestError
 from serving.server.wire.credentials import BearerTokens
-from serving.server.wire.status import Code, RequestError
 from xtr_tf.errors import InputError
 
 LIMITS = Limits(max_text_bytes=10, max_rows=3, max_k_prime=100, max_top_k=5)

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
+from serving.server.status import Code, RequestError
 from serving.server.wire.json_tensors import decode_inputs, encode_outputs, parse_body
-from serving.server.wire.status import Code, RequestError
 from xtr_tf.runtime import Signature, TensorSpec
 
 

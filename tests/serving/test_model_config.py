@@ -9,7 +9,7 @@ import pytest
 from serving.server.models.config import ModelConfig, VersionPolicy, read_model_configs
 from serving.server.models.directory import find_versions, fingerprint
 from serving.server.models.versions import ModelVersions, State, Version
-from serving.server.wire.status import Code, RequestError
+from serving.server.status import Code, RequestError
 from xtr_tf.errors import InputError
 
 

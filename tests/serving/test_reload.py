@@ -11,7 +11,7 @@ import grpc
 import pytest
 from google.protobuf import text_format
 
-from serving.server.wire.protos import model_management_pb2, model_server_config_pb2
+from serving.server.protos import model_management_pb2, model_server_config_pb2
 
 FAST = ("--poll-seconds", "0.05")
 

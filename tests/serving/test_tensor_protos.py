@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from serving.server.wire.protos import tensor_pb2
-from serving.server.wire.tensor_protos import TensorParsingError, dtype_name, to_array, to_proto
+from serving.server.protos import tensor_pb2
+from serving.server.tensor_protos import TensorParsingError, dtype_name, to_array, to_proto
 
 NUMBERS = [
     "float32",

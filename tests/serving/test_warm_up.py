@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from serving.server.models.warm_up import REQUESTS_FILE, _masked_crc, read_records, warm_up
-from serving.server.wire.status import Code, RequestError
+from serving.server.status import Code, RequestError
 from xtr_tf.runtime import SavedModelSession
 
 

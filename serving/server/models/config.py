@@ -12,8 +12,8 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from serving.server.wire.protos import model_server_config_pb2
-from serving.server.wire.status import RequestError, invalid_argument
+from serving.server.protos import model_server_config_pb2
+from serving.server.status import RequestError, invalid_argument
 from xtr_tf.errors import InputError
 
 _PLATFORM = "tensorflow"

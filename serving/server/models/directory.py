@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from serving.server.wire.status import Code, RequestError
+from serving.server.status import Code, RequestError
 
 #: Name, size and modification time of every file; equal means unchanged.
 Fingerprint = tuple[tuple[str, int, int], ...]

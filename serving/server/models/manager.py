@@ -14,17 +14,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from serving.server.models import directory as memory
 from serving.server.models.config import ModelConfig
-from serving.server.models.directory import find_versions, fingerprint, size_in_bytes
+from serving.server.models.directory import check_room_for, find_versions, fingerprint, size_in_bytes
 from serving.server.models.servable import Servable
-from serving.server.models.versions import ModelVersions, State, Version
+from serving.server.models.versions import ModelVersions, Version
 from serving.server.models.warm_up import warm_up
 from serving.server.requests.batching import BatchingOptions
 from serving.server.requests.metrics import Metrics
 from serving.server.requests.observer import RequestLog
 from serving.server.requests.worker_pool import WorkerPool
-from serving.server.wire.status import Code, RequestError, invalid_argument, not_found
+from serving.server.status import Code, RequestError, State, invalid_argument, not_found
 from xtr_tf.errors import InputError
 from xtr_tf.runtime import (
     SavedModelSession,
@@ -218,7 +217,7 @@ class ModelManager:
         self._changed(name, version)
 
     def _load_session(self, path: Path) -> tuple[SavedModelSession, int]:
-        memory.check_room_for(size_in_bytes(path))
+        check_room_for(size_in_bytes(path))
         session = SavedModelSession(path, options=self._session_options)
         try:
             warmed = warm_up(session)

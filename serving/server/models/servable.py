@@ -12,7 +12,7 @@ import numpy as np
 from serving.server.requests.batching import Batcher, BatchingOptions
 from serving.server.requests.call import DEFAULT_SIGNATURE, ModelCall
 from serving.server.requests.worker_pool import WorkerPool
-from serving.server.wire.status import Code, RequestError
+from serving.server.status import Code, RequestError
 from xtr_tf.errors import InputError
 from xtr_tf.runtime import SavedModelSession, Signature, StatusError
 

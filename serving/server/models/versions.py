@@ -6,29 +6,18 @@ Decides, and remembers what happened; loading and unloading is the manager's bus
 from __future__ import annotations
 
 import dataclasses
-import enum
 import time
 from pathlib import Path
 
 from serving.server.models.config import ModelConfig
 from serving.server.models.directory import Fingerprint
 from serving.server.models.servable import Servable
-from serving.server.wire.status import Code, RequestError, not_found
+from serving.server.status import Code, RequestError, State, not_found
 
 #: A version that failed is tried again when its files change, or after this long.
 RETRY_SECONDS = 60.0
 #: How many unloaded versions the status still tells of.
 _REMEMBERED = 10
-
-
-class State(enum.IntEnum):
-    """A version's state, numbered as `ModelVersionStatus.State`."""
-
-    START = 10
-    LOADING = 20
-    AVAILABLE = 30
-    UNLOADING = 40
-    END = 50
 
 
 @dataclasses.dataclass

@@ -17,9 +17,9 @@ from typing import Any
 import google_crc32c
 from google.protobuf.message import DecodeError
 
+from serving.server.protos import prediction_log_pb2
 from serving.server.requests.call import decode_request
-from serving.server.wire.protos import prediction_log_pb2
-from serving.server.wire.status import Code, RequestError, invalid_argument
+from serving.server.status import Code, RequestError, invalid_argument
 from xtr_tf.runtime import SavedModelSession
 
 REQUESTS_FILE = Path("assets.extra") / "tf_serving_warmup_requests"

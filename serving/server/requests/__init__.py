@@ -1,1 +1,4 @@
-"""What happens between the wire and the model: checks, limits, batches, worker threads, observation."""
+"""What a request passes through, whichever way it came: checks, limits, batches, threads, counting, logging.
+
+Knows neither wires nor which models there are.
+"""

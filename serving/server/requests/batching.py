@@ -1,4 +1,8 @@
-"""How requests are joined into batches, read from TensorFlow Serving's own file format."""
+"""Batches: requests for `serving_default` that come at the same time are run as one call of the model.
+
+First the bounds of a batch, which may come from TensorFlow Serving's own file format; then the batcher. One
+bad request never fails the others. Knows nothing of wires, nor of what the arrays mean.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,13 @@ from google.protobuf import descriptor_pb2, descriptor_pool, text_format, wrappe
 
 from serving.client.messages import message_class
 from serving.server.requests.worker_pool import WorkerPool
-from serving.server.wire.status import Code, RequestError
+from serving.server.status import Code, RequestError
 from xtr_tf.errors import InputError
 
+Arrays = Mapping[str, np.ndarray]
+Outcome = dict[str, np.ndarray] | Exception
+
+# Fields of `BatchingParameters` that are wrapped integers, by their number from 1.
 _WRAPPED = ("max_batch_size", "batch_timeout_micros", "max_enqueued_batches", "num_batch_threads")
 
 
@@ -101,10 +109,6 @@ def batching_parameters_class() -> type:
     pool.Add(file)
     found: type = message_class(pool.FindMessageTypeByName("tensorflow.serving.BatchingParameters"))
     return found
-
-
-Arrays = Mapping[str, np.ndarray]
-Outcome = dict[str, np.ndarray] | Exception
 
 
 @dataclasses.dataclass

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from serving.server.wire.status import Code, RequestError, invalid_argument
-from serving.server.wire.tensor_protos import TensorParsingError, dtype_name, to_array
+from serving.server.status import Code, RequestError, invalid_argument
+from serving.server.tensor_protos import TensorParsingError, dtype_name, to_array
 from xtr_tf.errors import InputError
 from xtr_tf.runtime import SavedModelSession, Signature
 

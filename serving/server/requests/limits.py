@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from serving.server.wire.status import Code, RequestError, invalid_argument
+from serving.server.status import Code, RequestError, invalid_argument
 from xtr_tf.errors import InputError
 
 # Texts of one input, such as documents to score, for each row that a request may have.

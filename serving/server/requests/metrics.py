@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from serving.server.wire.status import Code
+from serving.server.status import Code, State
 
 PATH = "/monitoring/prometheus/metrics"
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -17,7 +17,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 _SECONDS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 2.5, 5.0, 10.0, 30.0)
 _LOAD_SECONDS = (0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-_STATES = ("START", "LOADING", "AVAILABLE", "UNLOADING", "END")
+_STATES = tuple(State.__members__)
 
 
 class Metrics:

@@ -1,4 +1,7 @@
-"""What every request passes through, whichever API it came by: an id, a place, counting, logging."""
+"""What every request passes through, whichever API it came by: an id, a place, counting, logging.
+
+Also the log itself, which the rest of the server writes its events to. Knows nothing of models.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from typing import Any, TextIO
 
 from serving.server.requests.limits import Admission
 from serving.server.requests.metrics import Metrics
-from serving.server.wire.status import Code, RequestError
+from serving.server.status import Code, RequestError
 from xtr_tf.errors import InputError
 
 REQUEST_ID_HEADER = "x-request-id"

@@ -1,4 +1,7 @@
-"""The optional check of bearer tokens, the same for gRPC and REST."""
+"""Who may talk to the server, the same for gRPC and REST: bearer tokens and TLS, both optional.
+
+Reads files and checks headers; knows nothing of requests.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from pathlib import Path
 
 import grpc
 
-from serving.server.wire.status import Code, RequestError
+from serving.server.status import Code, RequestError
 from xtr_tf.errors import InputError
 
 _SCHEME = "bearer "

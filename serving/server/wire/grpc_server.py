@@ -15,21 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
-from serving.server.requests.limits import Limits
-from serving.server.requests.observer import (
-    REQUEST_ID_HEADER,
-    RequestObserver,
-    RequestRecord,
-    request_id_or_new,
-)
-from serving.server.wire.credentials import BearerTokens
-from serving.server.wire.grpc_services import (
-    MODEL_SERVICE,
-    PREDICTION_SERVICE,
-    ModelService,
-    PredictionService,
-)
-from serving.server.wire.protos import (
+from serving.server.protos import (
     MODEL_SERVICE,
     PREDICTION_SERVICE,
     get_model_metadata_pb2,
@@ -37,7 +23,16 @@ from serving.server.wire.protos import (
     model_management_pb2,
     predict_pb2,
 )
-from serving.server.wire.status import Code, RequestError
+from serving.server.requests.limits import Limits
+from serving.server.requests.observer import (
+    REQUEST_ID_HEADER,
+    RequestObserver,
+    RequestRecord,
+    request_id_or_new,
+)
+from serving.server.status import Code, RequestError
+from serving.server.wire.credentials import BearerTokens
+from serving.server.wire.grpc_services import ModelService, PredictionService
 from xtr_tf.errors import InputError
 
 Method = Callable[[Any, RequestRecord], Awaitable[Any]]

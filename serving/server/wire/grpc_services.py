@@ -1,24 +1,28 @@
-"""`tensorflow.serving.PredictionService`: Predict and GetModelMetadata."""
+"""TensorFlow Serving's two gRPC services, as methods from message to message.
+
+Knows the messages and the predictor; how they are received and sent is `grpc_server`'s business. What REST
+answers with the same messages is made here, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from serving.server.models.config import ModelConfig, model_configs_from_proto
 from serving.server.models.versions import Version
-from serving.server.requests.call import decode_request
-from serving.server.requests.observer import RequestRecord
-from serving.server.requests.predictor import Predictor, Target
-from serving.server.wire.protos import (
+from serving.server.predictor import Predictor, Target
+from serving.server.protos import (
     get_model_metadata_pb2,
     get_model_status_pb2,
     model_management_pb2,
     predict_pb2,
 )
-from serving.server.wire.status import Code, RequestError, invalid_argument
-from serving.server.wire.tensor_protos import fill_proto
+from serving.server.requests.call import decode_request
+from serving.server.requests.observer import RequestRecord
+from serving.server.status import Code, RequestError, invalid_argument
+from serving.server.tensor_protos import fill_proto
 
 _SIGNATURE_DEF = "signature_def"
 
@@ -60,10 +64,7 @@ class PredictionService:
         response = get_model_metadata_pb2.GetModelMetadataResponse()
         response.model_spec.name = target.name
         response.model_spec.version.value = version
-        signature_map = get_model_metadata_pb2.SignatureDefMap()
-        for name, definition in signatures.items():
-            signature_map.signature_def[name].CopyFrom(definition)
-        response.metadata[_SIGNATURE_DEF].Pack(signature_map)
+        response.metadata[_SIGNATURE_DEF].Pack(signature_def_map(signatures))
         return response
 
     async def unimplemented(self, request: Any, record: RequestRecord) -> Any:
@@ -107,3 +108,11 @@ def status_response(versions: Sequence[Version]) -> Any:
         if version.error is not None:
             status.status.error_message = version.error.message
     return response
+
+
+def signature_def_map(signatures: Mapping[str, Any]) -> Any:
+    """Returns a `SignatureDefMap` of `SignatureDef`s by name."""
+    message = get_model_metadata_pb2.SignatureDefMap()
+    for name, definition in signatures.items():
+        message.signature_def[name].CopyFrom(definition)
+    return message

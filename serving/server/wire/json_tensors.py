@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from serving.server.wire.status import RequestError, invalid_argument
-from serving.server.wire.tensor_protos import dtype_name
+from serving.server.status import RequestError, invalid_argument
+from serving.server.tensor_protos import dtype_name
 from xtr_tf.runtime import Signature, TensorSpec
 
 _BASE64 = "b64"

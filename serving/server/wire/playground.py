@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from serving.server.predictor import Predictor, Target
 from serving.server.requests.call import ModelCall, check_arrays
 from serving.server.requests.observer import RequestRecord
-from serving.server.requests.predictor import Predictor, Target
+from serving.server.status import Code, RequestError, invalid_argument
 from serving.server.wire.http_server import HttpRequest, HttpResponse
 from serving.server.wire.json_tensors import parse_body
 from serving.server.wire.rest_api import Route
-from serving.server.wire.status import Code, RequestError, invalid_argument
 from xtr_tf.runtime import SavedModelSession
 
 _SIGNATURE = "explain"

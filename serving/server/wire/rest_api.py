@@ -12,6 +12,8 @@ from urllib.parse import unquote
 
 from google.protobuf.json_format import MessageToDict
 
+from serving.server.predictor import Predictor, Target
+from serving.server.protos import model_pb2
 from serving.server.requests import metrics
 from serving.server.requests.call import DEFAULT_SIGNATURE, ModelCall, check_arrays
 from serving.server.requests.metrics import Metrics
@@ -21,13 +23,11 @@ from serving.server.requests.observer import (
     RequestRecord,
     request_id_or_new,
 )
-from serving.server.requests.predictor import Predictor, Target
+from serving.server.status import Code, RequestError, invalid_argument
 from serving.server.wire.credentials import BearerTokens
-from serving.server.wire.grpc_services import status_response
+from serving.server.wire.grpc_services import signature_def_map, status_response
 from serving.server.wire.http_server import HttpRequest, HttpResponse
 from serving.server.wire.json_tensors import decode_inputs, encode_outputs, parse_body
-from serving.server.wire.protos import get_model_metadata_pb2, model_pb2
-from serving.server.wire.status import Code, RequestError, invalid_argument
 from xtr_tf.runtime import SavedModelSession
 
 _MODEL = (
@@ -89,7 +89,7 @@ class RestApi:
         record = RequestRecord("rest", method, request_id, lambda: request.peer)
         try:
             with self._observer.observe(record):
-                response = await self._answer(request, record)
+                response = await self._answer_in_time(request, record)
         except RequestError as error:
             response = HttpResponse(render_error(error.message), error.code.http)
         return HttpResponse(
@@ -97,7 +97,7 @@ class RestApi:
             (*response.headers, (REQUEST_ID_HEADER, request_id)),
         )
 
-    async def _answer(self, request: HttpRequest, record: RequestRecord) -> HttpResponse:
+    async def _answer_in_time(self, request: HttpRequest, record: RequestRecord) -> HttpResponse:
         self._tokens.check(request.headers.get("authorization"))
         try:
             return await asyncio.wait_for(self._dispatch(request, record), self._timeout)
@@ -149,10 +149,8 @@ class RestApi:
         version, signatures = self._predictor.signature_defs(target, record)
         spec = model_pb2.ModelSpec(name=target.name)
         spec.version.value = version
-        signature_map = get_model_metadata_pb2.SignatureDefMap()
-        for name, definition in signatures.items():
-            signature_map.signature_def[name].CopyFrom(definition)
-        return {"model_spec": _to_dict(spec), "metadata": {"signature_def": _to_dict(signature_map)}}
+        signature_map = _to_dict(signature_def_map(signatures))
+        return {"model_spec": _to_dict(spec), "metadata": {"signature_def": signature_map}}
 
 
 def render_error(message: str) -> bytes:

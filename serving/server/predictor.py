@@ -1,4 +1,8 @@
-"""Answers prediction and model requests, whichever API they came by. Knows nothing of wires."""
+"""Answers prediction and model requests, whichever API they came by.
+
+The one place where a request meets a model: it is checked against the limits, given a version, and run.
+Knows nothing of wires.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from serving.server.models.versions import Version
 from serving.server.requests.call import ModelCall
 from serving.server.requests.limits import Limits
 from serving.server.requests.observer import RequestRecord
-from serving.server.wire.status import invalid_argument, not_found
+from serving.server.status import invalid_argument, not_found
 from xtr_tf.runtime import SavedModelSession
 
 

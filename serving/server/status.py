@@ -1,6 +1,7 @@
-"""Status codes and the one exception that ends a request, whichever API it came through.
+"""How requests end and where versions stand, in the protocol's own names and numbers.
 
-Codes are gRPC's, which are TensorFlow's; the REST API translates them as TensorFlow Serving does.
+Codes of requests are gRPC's, which are TensorFlow's; the REST API translates them as TensorFlow Serving
+does. States of versions are TensorFlow Serving's. Imports nothing of the server's.
 """
 
 from __future__ import annotations
@@ -61,6 +62,16 @@ _HTTP = {
 }
 
 _MAX_MESSAGE = 1000
+
+
+class State(enum.IntEnum):
+    """A version's state, numbered as `ModelVersionStatus.State`."""
+
+    START = 10
+    LOADING = 20
+    AVAILABLE = 30
+    UNLOADING = 40
+    END = 50
 
 
 class RequestError(Exception):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from serving.server.wire.protos import tensor_pb2, types_pb2
+from serving.server.protos import tensor_pb2, types_pb2
 from xtr_tf.errors import InputError
 from xtr_tf.runtime import dtypes
 
