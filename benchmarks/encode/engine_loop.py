@@ -1,6 +1,6 @@
 """The worker side of the benchmark: times one engine on command. Runs in both environments.
 
-A worker reads one JSON command a line from standard input and answers with one line. Between
+A worker reads one JSON command per line from standard input and answers with one line. Between
 commands it sleeps, so that the other engine has the machine to itself.
 """
 

@@ -11,72 +11,29 @@ Ids are given: tokenising is not measured. Documents are batched by length for b
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import statistics
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 from workload import length_sorted_batches, make_workload, spread, write_weights
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # what the benchmarks share
+
+from engine_process import REPOSITORY, Engine, in_turns, print_machine
+
 HERE = Path(__file__).resolve().parent
-REPOSITORY = HERE.parents[1]
-THREADS = 2
 BATCH_SIZE = 32
-# Torch's threads wait for each other without sleeping: beside other processes they lose far more than ours.
-QUIET_LOAD = 0.5
 TOLERANCE = 2e-5
-# Torch's worker threads spin for a while after their work; the other engine must not pay for it.
-PAUSE_SECONDS = 0.5
 
 
-class Engine:
-    """One worker process.
-
-    Args:
-        name: For the report.
-        python: The interpreter of its environment.
-        script: Its file beside this one.
-        weights: The weights both engines load.
-        threads: How many it may use.
-        clock: `wall`, or `cpu` for the process's own time.
-    """
-
-    def __init__(self, name: str, python: Path, script: str, weights: Path, threads: int, clock: str) -> None:
-        self.name = name
-        self._clock = clock
-        self._process = subprocess.Popen(
-            [str(python), str(HERE / script), str(weights), str(threads)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": str(threads)},
-        )
-        self.versions = self._answer()["versions"]
+class Encoding(Engine):
+    """An engine that encodes."""
 
     def seconds(self, batches: Path, keep: Path | None = None) -> list[float]:
         """Encodes the batches of a file and returns how long each took."""
-        command = {"batches": str(batches), "clock": self._clock, "keep": str(keep) if keep else None}
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
-        seconds = self._answer()["seconds"]
-        time.sleep(PAUSE_SECONDS)
-        return seconds
-
-    def close(self) -> None:
-        """Ends the process."""
-        self._process.stdin.close()
-        self._process.wait(timeout=60)
-
-    def _answer(self) -> dict:
-        line = self._process.stdout.readline()
-        if not line:
-            sys.exit(f"bench-encode: the {self.name} engine ended early; its reason stands above.")
-        return json.loads(line)
+        return self.ask(batches=str(batches), clock=self.clock, keep=str(keep) if keep else None)["seconds"]
 
 
 def main() -> None:
@@ -101,10 +58,9 @@ def main() -> None:
     }
     weights = folder / "weights.safetensors"
     write_weights(weights)
-    timing = (1, "cpu") if arguments.cpu_time else (THREADS, "wall")
     engines = (
-        Engine("xtr-tf", REPOSITORY / ".venv/bin/python", "tensorflow_engine.py", weights, *timing),
-        Engine("torch", REPOSITORY / ".parity/bin/python", "torch_engine.py", weights, *timing),
+        Encoding("xtr-tf", HERE / "tensorflow_engine.py", [str(weights)], arguments.cpu_time),
+        Encoding("torch", HERE / "torch_engine.py", [str(weights)], arguments.cpu_time),
     )
     _print_setting(workload.source, arguments, engines)
     try:
@@ -121,31 +77,18 @@ def _write(path: Path, batches: list[np.ndarray]) -> Path:
     return path
 
 
-def _print_setting(source: str, arguments: argparse.Namespace, engines: tuple[Engine, ...]) -> None:
-    processor = next(
-        (
-            line.split(":", 1)[1].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if line.startswith("model name")
-        ),
-        platform.processor(),
-    )
-    load = os.getloadavg()[0]
-    print(f"machine    {processor}, {os.cpu_count()} cores, load {load:.1f} at the start")
-    if arguments.cpu_time:
-        print("clock      CPU time of one thread, not the wall clock")
-    elif load > QUIET_LOAD:
-        print("WARNING    other processes are running, which slows torch more: these figures flatter us")
+def _print_setting(source: str, arguments: argparse.Namespace, engines: tuple[Encoding, ...]) -> None:
+    print_machine(arguments.cpu_time)
     print(
         f"texts      {source}; {arguments.batches} batches of {BATCH_SIZE} documents of like length, "
         f"spread over the corpus, and {arguments.queries} queries a round"
     )
     print("model      mT5-small's shape, random weights, float32, projection to 128")
     for engine in engines:
-        print(f"{engine.name:10s} {engine.versions}")
+        print(f"{engine.name:10s} {engine.hello['versions']}")
 
 
-def _check_agreement(engines: tuple[Engine, ...], batches: Path, folder: Path) -> None:
+def _check_agreement(engines: tuple[Encoding, ...], batches: Path, folder: Path) -> None:
     """A fast engine that computes something else would not count."""
     outputs = []
     for engine in engines:
@@ -159,17 +102,15 @@ def _check_agreement(engines: tuple[Engine, ...], batches: Path, folder: Path) -
 
 
 def _measure(
-    engines: tuple[Engine, ...], files: dict[str, Path], rounds: int
+    engines: tuple[Encoding, ...], files: dict[str, Path], rounds: int
 ) -> dict[str, list[tuple[list[float], ...]]]:
-    """Seconds of every call, by task and round, one list an engine; the first round warms up."""
+    """Seconds of every call, by task and round, one list per engine; the first round warms up."""
     measured: dict[str, list[tuple[list[float], ...]]] = {task: [] for task in files}
     for round_ in range(rounds + 1):
         for task, path in files.items():
-            # Whoever goes first changes every round.
-            order = engines if round_ % 2 else engines[::-1]
-            seconds = {engine.name: engine.seconds(path) for engine in order}
+            seconds = in_turns(engines, round_, lambda engine, path=path: engine.seconds(path))
             if round_:
-                measured[task].append(tuple(seconds[engine.name] for engine in engines))
+                measured[task].append(seconds)
     return measured
 
 

@@ -15,80 +15,39 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 from workload import BATCH_SIZE, DOCUMENT_LENGTH, K_TRAIN, QUERY_LENGTH, SHAPES, Shape, write_batches
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # what the benchmarks share
+
+from engine_process import REPOSITORY, Engine, in_turns, print_machine
+
 HERE = Path(__file__).resolve().parent
-REPOSITORY = HERE.parents[1]
-THREADS = 2
-# Torch's threads wait for each other without sleeping: beside other processes they lose far more than ours.
-QUIET_LOAD = 0.5
 TOLERANCE = 1e-4
-# Torch's worker threads spin for a while after their work; the other engine must not pay for it.
-PAUSE_SECONDS = 0.5
 
 
-class Engine:
-    """One worker process.
+class Training(Engine):
+    """An engine that trains."""
 
-    Args:
-        name: For the report.
-        command: Its interpreter, script and arguments.
-        threads: How many it may use.
-        clock: `wall`, or `cpu` for the process's own time.
-    """
-
-    def __init__(self, name: str, command: list[str], threads: int, clock: str) -> None:
-        self.name = name
-        self.peak_mib = 0.0
-        self._clock = clock
-        self._process = subprocess.Popen(
-            [*command, str(threads)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": str(threads)},
-        )
-        start = self._answer()
-        self.versions, self._imported_mib = start["versions"], start["imported_mib"]
+    peak_mib = 0.0
 
     @property
     def own_mib(self) -> float:
         """Peak memory beyond that of the imported packages."""
-        return self.peak_mib - self._imported_mib
+        return self.peak_mib - self.hello["imported_mib"]
 
     def loss(self) -> float:
         """The first batch's loss before training, without dropout."""
-        return self._ask({"task": "loss"})["loss"]
+        return self.ask(task="loss")["loss"]
 
     def seconds(self) -> list[float]:
         """Updates once by every batch and returns how long each took."""
-        answer = self._ask({"task": "train", "clock": self._clock})
+        answer = self.ask(task="train", clock=self.clock)
         self.peak_mib = answer["peak_mib"]
-        time.sleep(PAUSE_SECONDS)
         return answer["seconds"]
-
-    def close(self) -> None:
-        """Ends the process."""
-        self._process.stdin.close()
-        self._process.wait(timeout=60)
-
-    def _ask(self, command: dict) -> dict:
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
-        return self._answer()
-
-    def _answer(self) -> dict:
-        line = self._process.stdout.readline()
-        if not line:
-            sys.exit(f"bench-train: the {self.name} engine ended early; its reason stands above.")
-        return json.loads(line)
 
 
 def main() -> None:
@@ -114,20 +73,7 @@ def main() -> None:
 
 
 def _print_setting(cpu_time: bool) -> None:
-    processor = next(
-        (
-            line.split(":", 1)[1].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if line.startswith("model name")
-        ),
-        platform.processor(),
-    )
-    load = os.getloadavg()[0]
-    print(f"machine    {processor}, {os.cpu_count()} cores, load {load:.1f} at the start")
-    if cpu_time:
-        print("clock      CPU time of one thread, not the wall clock")
-    elif load > QUIET_LOAD:
-        print("WARNING    other processes are running, which slows torch more: these figures flatter us")
+    print_machine(cpu_time)
     print(
         f"step       batch {BATCH_SIZE}, k_train {K_TRAIN}, queries of up to {QUERY_LENGTH} tokens, "
         f"passages of up to {DOCUMENT_LENGTH}, dropout {SHAPES['tiny'].config.dropout}, Adafactor, float32"
@@ -165,8 +111,7 @@ def _compare(shape: Shape, folder: Path, arguments: argparse.Namespace) -> tuple
     return statistics.median(ratios), memory_ratio
 
 
-def _start_engines(shape: Shape, weights: Path, batches: Path, cpu_time: bool) -> tuple[Engine, Engine]:
-    threads, clock = (1, "cpu") if cpu_time else (THREADS, "wall")
+def _start_engines(shape: Shape, weights: Path, batches: Path, cpu_time: bool) -> tuple[Training, Training]:
     config = shape.config
     sizes = {
         "vocab_size": config.vocabulary_size,
@@ -178,18 +123,17 @@ def _start_engines(shape: Shape, weights: Path, batches: Path, cpu_time: bool) -
         "dropout_rate": config.dropout,
         "k_train": K_TRAIN,
     }
-    ours = [str(REPOSITORY / ".venv/bin/python"), str(HERE / "tensorflow_engine.py"), shape.name]
-    theirs = [str(REPOSITORY / ".parity/bin/python"), str(HERE / "torch_engine.py"), json.dumps(sizes)]
+    files = [str(weights), str(batches)]
     engines = (
-        Engine("xtr-tf", [*ours, str(weights), str(batches)], threads, clock),
-        Engine("torch", [*theirs, str(weights), str(batches)], threads, clock),
+        Training("xtr-tf", HERE / "tensorflow_engine.py", [shape.name, *files], cpu_time),
+        Training("torch", HERE / "torch_engine.py", [json.dumps(sizes), *files], cpu_time),
     )
     for engine in engines:
-        print(f"{engine.name:10s} {engine.versions}")
+        print(f"{engine.name:10s} {engine.hello['versions']}")
     return engines
 
 
-def _check_agreement(engines: tuple[Engine, Engine]) -> None:
+def _check_agreement(engines: tuple[Training, Training]) -> None:
     """A fast engine that computes something else would not count."""
     losses = [engine.loss() for engine in engines]
     difference = abs(losses[0] - losses[1])
@@ -198,15 +142,13 @@ def _check_agreement(engines: tuple[Engine, Engine]) -> None:
         sys.exit(f"bench-train: the engines' losses differ by more than {TOLERANCE}: {losses}.")
 
 
-def _measure(engines: tuple[Engine, Engine], rounds: int) -> list[tuple[list[float], ...]]:
-    """Seconds of every update by round, one list an engine; the first round warms up."""
+def _measure(engines: tuple[Training, Training], rounds: int) -> list[tuple[list[float], ...]]:
+    """Seconds of every update by round, one list per engine; the first round warms up."""
     measured = []
     for round_ in range(rounds + 1):
-        # Whoever goes first changes every round.
-        order = engines if round_ % 2 else engines[::-1]
-        seconds = {engine.name: engine.seconds() for engine in order}
+        seconds = in_turns(engines, round_, Training.seconds)
         if round_:
-            measured.append(tuple(seconds[engine.name] for engine in engines))
+            measured.append(seconds)
     return measured
 
 

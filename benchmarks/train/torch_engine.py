@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import torch
-import transformers
 from engine_loop import peak_mib, read_batches, serve
-from safetensors.torch import load_file
-from transformers import MT5Config, MT5EncoderModel
 from transformers.optimization import Adafactor
 
-_ATTENTION = {"query": "q", "key": "k", "value": "v", "out": "o"}
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # what the benchmarks share
+
+from torch_encoder import load_encoder, versions
 
 
 class Model(torch.nn.Module):
@@ -25,29 +25,8 @@ class Model(torch.nn.Module):
 
     def __init__(self, path: str, sizes: dict[str, float]) -> None:
         super().__init__()
-        weights = load_file(path)
-        self.encoder = MT5EncoderModel(MT5Config(**sizes))
-        self.projection = torch.nn.Parameter(weights["projection/kernel"].clone())
-        state = {
-            "shared.weight": weights["token_embedder/embedding"],
-            "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight": weights[
-                "encoder/relpos_bias/rel_embedding"
-            ].T,
-            "encoder.final_layer_norm.weight": weights["encoder/encoder_norm/scale"],
-        }
-        for index in range(int(sizes["num_layers"])):
-            ours, theirs = f"encoder/layers_{index}", f"encoder.block.{index}.layer"
-            state[f"{theirs}.0.layer_norm.weight"] = weights[f"{ours}/pre_attention_layer_norm/scale"]
-            state[f"{theirs}.1.layer_norm.weight"] = weights[f"{ours}/pre_mlp_layer_norm/scale"]
-            for name, short in _ATTENTION.items():
-                state[f"{theirs}.0.SelfAttention.{short}.weight"] = weights[
-                    f"{ours}/attention/{name}/kernel"
-                ].T
-            for name in ("wi_0", "wi_1", "wo"):
-                state[f"{theirs}.1.DenseReluDense.{name}.weight"] = weights[f"{ours}/mlp/{name}/kernel"].T
-        missing, unexpected = self.encoder.load_state_dict(state, strict=False)
-        if unexpected or set(missing) - {"encoder.embed_tokens.weight"}:
-            raise RuntimeError(f"weights do not fit: missing {missing}, unexpected {unexpected}")
+        self.encoder, projection = load_encoder(path, **sizes)
+        self.projection = torch.nn.Parameter(projection.clone())
 
     def forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Vectors `[B, length, dim]` and mask `[B, length]` of ids."""
@@ -105,12 +84,7 @@ def main() -> None:
         queries, documents = batches[0]
         return xtr_loss(*model(queries), *model(documents), k_train).item()
 
-    attention = model.encoder.config._attn_implementation
-    versions = (
-        f"torch {torch.__version__}, transformers {transformers.__version__} ({attention} attention), "
-        f"{threads} threads"
-    )
-    serve(imported_mib, update, loss, len(batches), versions)
+    serve(imported_mib, update, loss, len(batches), versions(model.encoder, threads))
 
 
 if __name__ == "__main__":

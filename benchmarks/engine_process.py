@@ -1,0 +1,97 @@
+"""Two engines that take turns, each a process of its own: what `encode` and `train` share.
+
+Round by round one after the other, so that other load on the machine hits both, and each round's ratio
+is of neighbours in time. Knows nothing of what the engines do. Runs in .venv; the workers' side is
+`engine_loop.py` of each benchmark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PYTHONS = {"xtr-tf": REPOSITORY / ".venv/bin/python", "torch": REPOSITORY / ".parity/bin/python"}
+_THREADS = 2
+# Torch's threads wait for each other without sleeping: next to other processes they lose far more than ours.
+_QUIET_LOAD = 0.5
+# Torch's worker threads spin for a while after their work; the other engine must not pay for it.
+_PAUSE_SECONDS = 0.5
+
+AnyEngine = TypeVar("AnyEngine", bound="Engine")
+Measured = TypeVar("Measured")
+
+
+class Engine:
+    """One worker process, which answers one line of JSON with another.
+
+    Args:
+        name: `xtr-tf` or `torch`; says whose interpreter it is, and who it is in the report.
+        script: The worker's file.
+        arguments: Its arguments, but for the last: how many threads it may use.
+        cpu_time: Whether one thread is timed by its processor time, rather than two by the wall clock.
+
+    Attributes:
+        hello: What the worker said when it was ready, its `versions` among it.
+        clock: What the worker is to time by, `cpu` or `wall`.
+    """
+
+    def __init__(self, name: str, script: Path, arguments: Sequence[str], cpu_time: bool) -> None:
+        self.name = name
+        threads, self.clock = (1, "cpu") if cpu_time else (_THREADS, "wall")
+        self._process = subprocess.Popen(
+            [str(PYTHONS[name]), str(script), *arguments, str(threads)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": str(threads)},
+        )
+        self.hello = self._answer()
+
+    def ask(self, **command: Any) -> dict[str, Any]:
+        """Sends a command, waits for the answer, and lets the threads come to rest."""
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        answer = self._answer()
+        time.sleep(_PAUSE_SECONDS)
+        return answer
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
+
+    def _answer(self) -> dict[str, Any]:
+        line = self._process.stdout.readline()
+        if not line:
+            sys.exit(f"The {self.name} engine ended early; its reason stands above.")
+        return json.loads(line)
+
+
+def in_turns(
+    engines: tuple[AnyEngine, ...], round_: int, measure: Callable[[AnyEngine], Measured]
+) -> tuple[Measured, ...]:
+    """What each engine gives, in the order of `engines`; whoever goes first changes every round."""
+    order = engines if round_ % 2 else engines[::-1]
+    measured = {engine.name: measure(engine) for engine in order}
+    return tuple(measured[engine.name] for engine in engines)
+
+
+def print_machine(cpu_time: bool) -> None:
+    """Says what the figures were measured on, and warns of a machine that is not quiet."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    load = os.getloadavg()[0]
+    processor = names[0] if names else platform.processor()
+    print(f"machine    {processor}, {os.cpu_count()} cores, load {load:.1f} at the start")
+    if cpu_time:
+        print("clock      CPU time of one thread, not the wall clock")
+    elif load > _QUIET_LOAD:
+        print("WARNING    other processes are running, which slows torch more: these figures flatter us")
