@@ -275,9 +275,7 @@ def test_kill_and_restart_under_load(toy_models, command):
 
 def test_the_folder_can_be_copied_and_needs_grpc_and_protobuf_alone(server, tmp_path, fresh_python):
     source = Path(serving.client.__file__).parent
-    shutil.copytree(
-        source, tmp_path / "vendored", ignore=shutil.ignore_patterns("sharded.py", "__pycache__")
-    )
+    shutil.copytree(source, tmp_path / "vendored", ignore=shutil.ignore_patterns("sharded.py", "__pycache__"))
     fresh_python(
         """
         import sys

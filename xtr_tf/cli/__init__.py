@@ -1,3 +1,9 @@
-"""The `xtr-tf` command: one file a group of subcommands, joined in `app.py`."""
+"""The `xtr-tf` command: one file per group of subcommands, joined in `app.py`."""
 
-from xtr_tf.cli.app import main as main
+
+def main() -> None:
+    """Runs the command."""
+    # Not before: `app` gathers the commands of other packages, which import this one.
+    from xtr_tf.cli.app import main as run
+
+    run()
