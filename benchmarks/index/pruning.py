@@ -69,7 +69,7 @@ def _variants(
 
 def _norms(encoder: Encoder, tokenizer: Tokenizer, texts: Sequence[str]) -> np.ndarray:
     ids = tokenizer.tokenize_documents(tf.constant(list(texts)))
-    projected = tf.matmul(encoder.hidden_states(ids), tf.convert_to_tensor(encoder.projection))
+    projected = encoder.projection(encoder.hidden_states(ids))
     return tf.norm(projected, axis=-1).numpy()[ids.numpy() != tokenizer.pad_id]
 
 

@@ -8,7 +8,7 @@ from xtr_tf.checkpoints.lazy_tensor import LazyTensor
 from xtr_tf.checkpoints.model_config import check_projection_config, infer_config, read_hugging_face_config
 from xtr_tf.checkpoints.naming import HUGGING_FACE, Naming
 from xtr_tf.checkpoints.opening import PROJECTION_FOLDER, Checkpoint
-from xtr_tf.config.presets import ENCODER_PRESETS
+from xtr_tf.config.presets import encoder_preset
 from xtr_tf.config.schema import EncoderConfig
 from xtr_tf.errors import InputError
 from xtr_tf.model.weights import weight_shapes
@@ -121,11 +121,7 @@ def _find_config(
     if checkpoint.naming is HUGGING_FACE:
         check_projection_config(checkpoint.path / PROJECTION_FOLDER / "config.json")
     if preset is not None:
-        if preset not in ENCODER_PRESETS:
-            raise InputError(
-                f"The preset must be one of {', '.join(sorted(ENCODER_PRESETS))}. Received: {preset!r}."
-            )
-        return ENCODER_PRESETS[preset]
+        return encoder_preset(preset)
     if checkpoint.naming is not HUGGING_FACE:
         shapes = {name: assignment.shape for name, assignment in assignments.items()}
         return infer_config(shapes, checkpoint.config_file)

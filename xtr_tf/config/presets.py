@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 
 from xtr_tf.config.schema import DataConfig, EncoderConfig, LossConfig, RunConfig, TrainingConfig
+from xtr_tf.errors import InputError
 
 _T5_VOCABULARY_SIZE = 32_128
 
@@ -60,6 +61,20 @@ ENCODER_PRESETS: dict[str, EncoderConfig] = {
         for size, config in _MT5.items()
     },
 }
+
+
+def encoder_preset(name: str) -> EncoderConfig:
+    """The encoder size of a name in `ENCODER_PRESETS`.
+
+    Raises:
+        InputError: There is no such preset.
+    """
+    if name not in ENCODER_PRESETS:
+        raise InputError(
+            f"The preset must be one of {', '.join(sorted(ENCODER_PRESETS))}. Received: {name!r}."
+        )
+    return ENCODER_PRESETS[name]
+
 
 # The recipe of the XTR paper. It chose k_train for each batch size among 32, 64, 128, 256 and 320.
 _xtr_base_en = RunConfig(

@@ -1,25 +1,29 @@
 """The XTR encoder: a T5 encoder, a projection of every token, and unit length.
 
-Knows ids and vectors. Text belongs to the tokenizer, foreign weight formats to the importers.
+Knows ids and vectors. Text belongs to the tokenizer, other people's weight formats to `checkpoints`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+from keras import ops
 
+from xtr_tf.config.presets import encoder_preset
 from xtr_tf.config.schema import EncoderConfig
-from xtr_tf.model.layers import EncoderBlock, RelativePositionBias, RMSNorm, dropout, linear
+from xtr_tf.model.layers import EncoderBlock, Linear, RelativePositionBias, TokenEmbedder, dropout, split_seed
 from xtr_tf.model.weights import check_weights, initial_weight, weight_shapes
 
 # Far below any logit, yet finite: a row of nothing but pads must not become NaN.
 _PAD_LOGIT = -1e9
 
 
+@keras.saving.register_keras_serializable(package="xtr_tf")
 class Encoder(keras.Model):
     """Token ids to L2-normalised token vectors.
 
@@ -36,7 +40,7 @@ class Encoder(keras.Model):
             weights are all about to be set.
 
     Example:
-        >>> encoder = Encoder(dataclasses.replace(ENCODER_PRESETS["mt5_tiny"], vocabulary_size=1000))
+        >>> encoder = Encoder.from_preset("mt5_tiny", vocabulary_size=1000)
         >>> encoder(tf.constant([[17, 4, 1, 0]])).shape
         TensorShape([1, 4, 128])
     """
@@ -46,41 +50,67 @@ class Encoder(keras.Model):
     def __init__(self, config: EncoderConfig, seed: int | None = 0, **kwargs: Any) -> None:
         super().__init__(dtype=config.dtype, **kwargs)
         self.config = config
+        self.seed = seed
+        policy = self.dtype_policy
+        self.token_embedder = TokenEmbedder(
+            config.vocabulary_size, config.model_dim, dtype=policy, name="token_embedder"
+        )
         self.relpos_bias = RelativePositionBias(
-            config.num_heads, config.relative_buckets, config.relative_max_distance, dtype=config.dtype
+            config.num_heads,
+            config.relative_buckets,
+            config.relative_max_distance,
+            dtype=policy,
+            name="relpos_bias",
         )
         self.blocks = [
-            EncoderBlock(config, name=f"layers_{index}", dtype=config.dtype)
+            EncoderBlock(
+                config.num_heads,
+                config.head_dim,
+                config.feed_forward_dim,
+                config.feed_forward,
+                config.dropout,
+                config.norm_epsilon,
+                dtype=policy,
+                name=f"layers_{index}",
+            )
             for index in range(config.num_layers)
         ]
-        self.encoder_norm = RMSNorm(config.norm_epsilon, dtype=config.dtype)
+        self.encoder_norm = keras.layers.RMSNormalization(
+            epsilon=config.norm_epsilon, dtype=policy, name="encoder_norm"
+        )
+        self.projection = Linear(config.projection_dim, dtype=policy, name="projection")
         self.build((None, None))
         if seed is not None:
             for name, variable in self.canonical_variables().items():
                 variable.assign(initial_weight(config, name, seed))
 
-    def build(self, input_shape: Any) -> None:
+    @classmethod
+    def from_preset(cls, preset: str, seed: int | None = 0, **changes: Any) -> Encoder:
+        """An encoder of a published size, with random weights.
+
+        Trained weights come from `load_encoder` (a folder of xtr-tf) or `import_checkpoint` (others).
+
+        Args:
+            preset: A name in `ENCODER_PRESETS`, such as `mt5_small`.
+            seed: As for the constructor.
+            **changes: Fields of `EncoderConfig` that differ from the preset.
+
+        Example:
+            >>> Encoder.from_preset("mt5_small", dropout=0.0).summary()
+        """
+        return cls(dataclasses.replace(encoder_preset(preset), **changes), seed)
+
+    def build(self, ids_shape: tuple[int | None, ...]) -> None:
         """Creates every weight; called by the constructor."""
-        config = self.config
-        self.embedding = self.add_weight(
-            name="embedding",
-            shape=(config.vocabulary_size, config.model_dim),
-            initializer="zeros",
-            autocast=False,
-        )
-        self.relpos_bias.build()
-        hidden_shape = (None, None, config.model_dim)
-        for block in self.blocks:
-            block.build(hidden_shape)
-        self.encoder_norm.build(hidden_shape)
-        self.projection = self.add_weight(
-            name="projection", shape=(config.model_dim, config.projection_dim), initializer="zeros"
-        )
-        self.built = True
+        hidden_shape = (*ids_shape, self.config.model_dim)
+        self.token_embedder.build(ids_shape)
+        self.relpos_bias.build(ids_shape)
+        for layer in (*self.blocks, self.encoder_norm, self.projection):
+            layer.build(hidden_shape)
 
     def mask(self, ids: tf.Tensor) -> tf.Tensor:
         """Which ids are tokens and not padding, `[batch, length]` bool."""
-        return tf.not_equal(ids, self.PAD_ID)
+        return ops.not_equal(ids, self.PAD_ID)
 
     def call(self, ids: tf.Tensor, training: bool = False, seed: tf.Tensor | None = None) -> tf.Tensor:
         """Encodes.
@@ -95,9 +125,11 @@ class Encoder(keras.Model):
             `[batch, length, projection_dim]` float32, of unit length, zero at pads.
         """
         hidden = self.hidden_states(ids, training, seed)
-        vectors = tf.cast(linear(hidden, self.projection), tf.float32)
-        vectors = tf.math.l2_normalize(vectors, axis=-1, epsilon=1e-24)
-        return tf.where(self.mask(ids)[:, :, tf.newaxis], vectors, 0.0)
+        vectors = ops.cast(self.projection(hidden), "float32")
+        # Not `ops.normalize`, whose gradient at a vector of zeros is NaN.
+        squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
+        vectors = vectors * ops.rsqrt(ops.maximum(squares, 1e-24))
+        return ops.where(self.mask(ids)[:, :, None], vectors, 0.0)
 
     def hidden_states(
         self, ids: tf.Tensor, training: bool = False, seed: tf.Tensor | None = None
@@ -106,30 +138,36 @@ class Encoder(keras.Model):
 
         Arguments are those of a call; states of pads mean nothing.
         """
-        seeds = self._block_seeds(training, seed)
-        hidden = tf.cast(tf.gather(self.embedding.value, ids), self.compute_dtype)
-        hidden = dropout(hidden, self.config.dropout, seeds[-1], site=0)
-        bias = self.relpos_bias(tf.shape(ids)[1]) + self._pad_bias(ids)
-        for block, block_seed in zip(self.blocks, seeds, strict=False):
+        *block_seeds, outer_seed = self._dropout_seeds(training, seed)
+        hidden = dropout(self.token_embedder(ids), self.config.dropout, outer_seed, site=0)
+        bias = self.relpos_bias(ids) + self._pad_bias(ids)
+        for block, block_seed in zip(self.blocks, block_seeds, strict=True):
             hidden = self._run_block(block, hidden, bias, block_seed, training)
-        return dropout(self.encoder_norm(hidden), self.config.dropout, seeds[-1], site=1)
+        return dropout(self.encoder_norm(hidden), self.config.dropout, outer_seed, site=1)
+
+    def compute_output_shape(self, ids_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        """`[batch, length]` to `[batch, length, projection_dim]`."""
+        return (*ids_shape, self.config.projection_dim)
+
+    def get_config(self) -> dict[str, Any]:
+        """What `from_config` makes an equal encoder of."""
+        return {"name": self.name, "config": dataclasses.asdict(self.config), "seed": self.seed}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Encoder:
+        """See `get_config`."""
+        return cls(**config | {"config": EncoderConfig(**config["config"])})
 
     def canonical_variables(self) -> dict[str, keras.Variable]:
-        """The variables by canonical name, see `weights.py`."""
-        variables = {
-            "token_embedder/embedding": self.embedding,
-            "encoder/relpos_bias/rel_embedding": self.relpos_bias.rel_embedding,
-            "encoder/encoder_norm/scale": self.encoder_norm.scale,
-            "projection/kernel": self.projection,
-        }
-        for index, block in enumerate(self.blocks):
-            layer = f"encoder/layers_{index}"
-            variables[f"{layer}/pre_attention_layer_norm/scale"] = block.pre_attention_layer_norm.scale
-            variables[f"{layer}/pre_mlp_layer_norm/scale"] = block.pre_mlp_layer_norm.scale
-            for part in (block.attention, block.mlp):
-                for variable in part.variables:
-                    variables[f"{layer}/{part.name}/{variable.name}/kernel"] = variable
-        return {name: variables[name] for name in weight_shapes(self.config)}
+        """The variables by canonical name, see `weights.py`: a name is the path of attributes to it."""
+        blocks = {block.name: block for block in self.blocks}
+        variables = {}
+        for name in weight_shapes(self.config):
+            found: Any = self
+            for part in name.removeprefix("encoder/").split("/"):
+                found = blocks[part] if part in blocks else getattr(found, part)
+            variables[name] = found
+        return variables
 
     def get_canonical_weights(self) -> dict[str, np.ndarray]:
         """A copy of every weight by canonical name, float32."""
@@ -159,18 +197,18 @@ class Encoder(keras.Model):
         training: bool,
     ) -> tf.Tensor:
         if training and self.config.rematerialize:
-            return tf.recompute_grad(lambda hidden, bias: block(hidden, bias, seed))(hidden, bias)
+            return keras.remat(lambda hidden, bias: block(hidden, bias, seed))(hidden, bias)
         return block(hidden, bias, seed)
 
     def _pad_bias(self, ids: tf.Tensor) -> tf.Tensor:
         """`[batch, 1, 1, length]` float32: zero at tokens, far below any logit at pads."""
-        return tf.where(self.mask(ids), 0.0, _PAD_LOGIT)[:, tf.newaxis, tf.newaxis, :]
+        return ops.where(self.mask(ids), 0.0, _PAD_LOGIT)[:, None, None, :]
 
-    def _block_seeds(self, training: bool, seed: tf.Tensor | None) -> list[tf.Tensor | None]:
-        """One dropout seed a block, and one for what is outside of them."""
+    def _dropout_seeds(self, training: bool, seed: tf.Tensor | None) -> list[tf.Tensor | None]:
+        """A seed for each block, and one for what is outside of them."""
         count = self.config.num_layers + 1
         if not training or self.config.dropout == 0:
             return [None] * count
         if seed is None:
             seed = tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
-        return tf.unstack(tf.random.experimental.stateless_split(seed, count))
+        return split_seed(seed, count)

@@ -49,8 +49,7 @@ class DocumentEncoder:
         def encode(ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             if not self._pruning.needs_norms:
                 return encoder(ids), tf.zeros(tf.shape(ids))
-            hidden = encoder.hidden_states(ids)
-            projected = tf.matmul(hidden, tf.cast(tf.convert_to_tensor(encoder.projection), hidden.dtype))
+            projected = encoder.projection(encoder.hidden_states(ids))
             vectors, norms = tf.linalg.normalize(tf.cast(projected, tf.float32), axis=-1)
             return vectors, norms[:, :, 0]
 
