@@ -1,6 +1,8 @@
-"""`encoder.json`: what an encoder's directory says about itself, and the proof that it is whole.
+"""An encoder's folder: `encoder.json`, `weights.safetensors` and `tokenizer.model`.
 
-Needs no TensorFlow: an importer that streams weights into a directory writes the same file.
+`encoder.json`, the manifest, says what the encoder is and proves that the folder is whole. Writing and
+reading it needs no TensorFlow, which is imported only where an `Encoder` is made: importers stream
+weights into a folder, and others look at its settings.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import dataclasses
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import ml_dtypes
 import numpy as np
@@ -17,8 +19,10 @@ import numpy as np
 from xtr_tf.config.schema import Dtype, EncoderConfig, TokenizerConfig
 from xtr_tf.errors import InputError
 from xtr_tf.files import atomic_directory
-from xtr_tf.model.encoder import Encoder
-from xtr_tf.model.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from xtr_tf.model.encoder import Encoder
+    from xtr_tf.model.tokenizer import Tokenizer
 
 MANIFEST_FILE = "encoder.json"
 WEIGHTS_FILE = "weights.safetensors"
@@ -64,25 +68,21 @@ def read_manifest(directory: Path) -> Manifest:
     Raises:
         InputError: The directory is not an encoder's, is incomplete, or was changed.
     """
-    content = _read_json(directory)
-    settings = {name: content[name] for name in ("encoder", "tokenizer")}
+    path = directory / MANIFEST_FILE
     try:
-        manifest = Manifest(
-            encoder=EncoderConfig(**settings["encoder"]),
-            tokenizer=TokenizerConfig(**settings["tokenizer"], model=str(directory / TOKENIZER_FILE)),
-            fingerprint=content["fingerprint"],
-        )
-    except (TypeError, ValueError) as error:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
         raise InputError(
-            f"The encoder's {MANIFEST_FILE} cannot be understood ({error}); save the encoder again. "
-            f"Received: {str(directory / MANIFEST_FILE)!r}."
+            f"An encoder's directory has a readable {MANIFEST_FILE}; give one that `xtr-tf` wrote. "
+            f"Received: {str(directory)!r}."
         ) from error
+    manifest = parse_manifest(text, str(path))
     for name in (WEIGHTS_FILE, TOKENIZER_FILE):
         if not (directory / name).is_file():
             raise InputError(
                 f"The encoder's {name} is missing; copy the whole directory. Received: {str(directory)!r}."
             )
-    if _fingerprint(directory, settings) != manifest.fingerprint:
+    if _fingerprint(directory, _settings(json.loads(text))) != manifest.fingerprint:
         raise InputError(
             "The encoder's files do not match its fingerprint: they are truncated or were changed; "
             f"copy the directory again. Received: {str(directory)!r}."
@@ -90,27 +90,46 @@ def read_manifest(directory: Path) -> Manifest:
     return manifest
 
 
-def _read_json(directory: Path) -> dict[str, Any]:
-    path = directory / MANIFEST_FILE
+def parse_manifest(text: str, path: str) -> Manifest:
+    """Understands the content of an `encoder.json` without looking at the files next to it.
+
+    Args:
+        text: The content.
+        path: Where it was read, for messages and for the path of the tokenizer's model; may be remote.
+    """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"An encoder's directory has a readable {MANIFEST_FILE}; give one that `xtr-tf` wrote. "
-            f"Received: {str(directory)!r}."
-        ) from error
+        content = json.loads(text)
+    except ValueError:
+        content = None
     required = {"format", "version", "fingerprint", "encoder", "tokenizer"}
     if not isinstance(content, dict) or not required <= content.keys() or content["format"] != _FORMAT:
         raise InputError(
             f"{MANIFEST_FILE} does not describe an encoder of xtr-tf; give a directory that it wrote. "
-            f"Received: {str(path)!r}."
+            f"Received: {path!r}."
         )
     if content["version"] != _VERSION:
         raise InputError(
             f"Only version {_VERSION} of an encoder's directory can be read; upgrade xtr-tf. "
-            f"Received: version {content['version']!r} in {str(path)!r}."
+            f"Received: version {content['version']!r} in {path!r}."
         )
-    return content
+    try:
+        return Manifest(
+            encoder=EncoderConfig(**content["encoder"]),
+            tokenizer=TokenizerConfig(
+                **content["tokenizer"], model=path.removesuffix(MANIFEST_FILE) + TOKENIZER_FILE
+            ),
+            fingerprint=content["fingerprint"],
+        )
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"The encoder's {MANIFEST_FILE} cannot be understood ({error}); save the encoder again. "
+            f"Received: {path!r}."
+        ) from error
+
+
+def _settings(content: dict[str, Any]) -> dict[str, Any]:
+    """The part of a manifest that its fingerprint covers."""
+    return {name: content[name] for name in ("encoder", "tokenizer")}
 
 
 def _fingerprint(directory: Path, settings: dict[str, Any]) -> str:
@@ -183,6 +202,9 @@ def load_encoder(directory: str | Path, dtype: Dtype | None = None) -> tuple[Enc
         InputError: The directory is not an encoder's, is incomplete, or was changed.
     """
     from safetensors import SafetensorError, safe_open
+
+    from xtr_tf.model.encoder import Encoder
+    from xtr_tf.model.tokenizer import Tokenizer
 
     directory = Path(directory)
     manifest = read_manifest(directory)
