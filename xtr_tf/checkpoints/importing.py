@@ -17,7 +17,7 @@ from xtr_tf.errors import InputError
 from xtr_tf.files import atomic_directory
 from xtr_tf.model.folder import TOKENIZER_FILE, WEIGHTS_FILE, write_manifest
 from xtr_tf.model.vocabulary import SentencePieceModel, TrimmedVocabulary, corpus_texts, trim_vocabulary
-from xtr_tf.model.weights import weight_shapes
+from xtr_tf.model.weights import initial_weight, weight_shapes
 
 _EMBEDDING = "token_embedder/embedding"
 
@@ -110,14 +110,9 @@ def _write_weights(
                 values = assignment.tensor.read()
                 values = values.T if assignment.transposed else values
             else:
-                values = _initial_projection(config, projection_seed)
+                assert projection_seed is not None  # or the plan would have refused
+                values = initial_weight(config, name, projection_seed)
             writer.write(name, row_blocks(values, rows if name == _EMBEDDING else None))
-
-
-def _initial_projection(config: EncoderConfig, seed: int | None) -> np.ndarray:
-    """Draws a matrix that keeps the scale of what it multiplies, as T5 initialises its own."""
-    shape = (config.model_dim, config.projection_dim)
-    return np.random.default_rng(seed).normal(0, config.model_dim**-0.5, shape).astype(np.float32)
 
 
 def _read_tokenizer(checkpoint: Checkpoint, path: str, config: EncoderConfig) -> SentencePieceModel:
