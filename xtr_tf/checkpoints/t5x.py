@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import math
 import mmap
-import struct
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -96,131 +95,89 @@ def _values(folder: Path, dtype: str) -> np.ndarray:
     return values.view(numpy_dtype(dtype)) if dtype == "bfloat16" else values
 
 
+# Maps within maps; a file that was made to exhaust the stack has more.
 _DEEPEST = 64
+# Flax's own types of MessagePack: an array, and a scalar kept as one.
 _ARRAY_EXTENSIONS = (1, 3)
+# What Flax makes of an array beyond a gigabyte.
 _CHUNKED = "__msgpack_chunked_array__"
-_SINGLES: dict[int, Any] = {0xC0: None, 0xC2: False, 0xC3: True}
-_NUMBERS = {
-    0xCA: ">f",
-    0xCB: ">d",
-    0xCC: ">B",
-    0xCD: ">H",
-    0xCE: ">I",
-    0xCF: ">Q",
-    0xD0: ">b",
-    0xD1: ">h",
-    0xD2: ">i",
-    0xD3: ">q",
-}
-_SIZES = {1: ">B", 2: ">H", 4: ">I"}
-# First byte: kind, and how many bytes its length takes.
-_SIZED = {
-    0xC4: ("bytes", 1),
-    0xC5: ("bytes", 2),
-    0xC6: ("bytes", 4),
-    0xC7: ("extension", 1),
-    0xC8: ("extension", 2),
-    0xC9: ("extension", 4),
-    0xD9: ("text", 1),
-    0xDA: ("text", 2),
-    0xDB: ("text", 4),
-    0xDC: ("list", 2),
-    0xDD: ("list", 4),
-    0xDE: ("map", 2),
-    0xDF: ("map", 4),
-}
+# Bytes in which the shape and type of any array stand.
+_LONGEST_DESCRIPTION = 1024
 
 
 def read_msgpack_arrays(path: Path) -> dict[str, LazyTensor]:
     """Lists every array of a file under its `/`-joined path.
 
+    The file is read once, one value at a time, for the places of the arrays; their values are mapped
+    when they are asked for.
+
     Raises:
         InputError: The file is truncated or is no MessagePack.
     """
     try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as buffer:
-            tree = _Decoder(path, buffer).value(0)
+        import msgpack
+    except ImportError as error:
+        raise InputError(
+            f"T5X checkpoints need the msgpack package; install xtr-tf[train]. Received: {str(path)!r}."
+        ) from error
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            unpacker = msgpack.Unpacker(mapped, ext_hook=_array_description, max_buffer_size=0)
+            tree = _tree(path, mapped, unpacker, depth=0)
         return dict(_leaves(tree, ""))
-    except (ValueError, TypeError, KeyError, IndexError, struct.error) as error:
+    except (ValueError, TypeError, KeyError, IndexError, msgpack.exceptions.UnpackException) as error:
         raise InputError(
             f"A MessagePack file is truncated or damaged; fetch it again. Received: {str(path)!r} ({error})."
         ) from error
 
 
-class _Decoder:
-    """Walks through one buffer; arrays become `LazyTensor`s that know their place in the file."""
+class _Array(NamedTuple):
+    """An array inside a MessagePack file, whose values are the last bytes of its entry."""
 
-    def __init__(self, path: Path, buffer: mmap.mmap) -> None:
-        self._path = path
-        self._buffer = buffer
-        self._position = 0
-
-    def value(self, depth: int) -> Any:
-        if depth > _DEEPEST:
-            raise ValueError(f"nested more than {_DEEPEST} levels deep")
-        first = self._number(">B")
-        if first <= 0x7F:
-            return first
-        if first >= 0xE0:
-            return first - 0x100
-        if first in _SINGLES:
-            return _SINGLES[first]
-        if first in _NUMBERS:
-            return self._number(_NUMBERS[first])
-        kind, size = self._kind_and_size(first)
-        if kind == "map":
-            return {self._text(): self.value(depth + 1) for _ in range(size)}
-        if kind == "list":
-            return [self.value(depth + 1) for _ in range(size)]
-        if kind == "extension":
-            return self._extension(size, depth)
-        start = self._skip(size)
-        return self._buffer[start : self._position].decode() if kind == "text" else (start, size)
-
-    def _kind_and_size(self, first: int) -> tuple[str, int]:
-        if first <= 0x8F:
-            return "map", first & 0x0F
-        if first <= 0x9F:
-            return "list", first & 0x0F
-        if first <= 0xBF:
-            return "text", first & 0x1F
-        if 0xD4 <= first <= 0xD8:
-            return "extension", 1 << (first - 0xD4)
-        kind, width = _SIZED[first]
-        return kind, self._number(_SIZES[width])
-
-    def _extension(self, size: int, depth: int) -> LazyTensor | None:
-        kind = self._number(">b")
-        end = self._position + size
-        array = None
-        if kind in _ARRAY_EXTENSIONS:
-            shape, dtype, (start, length) = self.value(depth + 1)
-            array = _array(self._path, tuple(shape), dtype, start, length)
-        self._skip(end - self._position)
-        return array
-
-    def _text(self) -> str:
-        key = self.value(_DEEPEST)
-        if not isinstance(key, str):
-            raise TypeError("a map with a key that is no text")
-        return key
-
-    def _number(self, form: str) -> Any:
-        start = self._skip(struct.calcsize(form))
-        return struct.unpack_from(form, self._buffer, start)[0]
-
-    def _skip(self, size: int) -> int:
-        """Moves past `size` bytes and returns where they begin."""
-        start, self._position = self._position, self._position + size
-        if size < 0 or self._position > len(self._buffer):
-            raise ValueError("the file ends too early")
-        return start
+    shape: tuple[int, ...]
+    dtype: str
+    length: int
 
 
-def _array(path: Path, shape: tuple[int, ...], dtype: str, start: int, length: int) -> LazyTensor:
-    if length != math.prod(shape) * numpy_dtype(dtype).itemsize:
-        raise ValueError(f"an array of shape {shape} and type {dtype} in {length} bytes")
-    return LazyTensor(shape, dtype, lambda: mapped_array(path, start, dtype, shape))
+def _tree(path: Path, mapped: mmap.mmap, unpacker: Any, depth: int) -> Any:
+    """Decodes the next value: maps to dictionaries, arrays to `LazyTensor`s."""
+    if depth > _DEEPEST:
+        raise ValueError(f"nested more than {_DEEPEST} levels deep")
+    first = mapped[unpacker.tell()]
+    if 0x80 <= first <= 0x8F or first in (0xDE, 0xDF):  # how a map begins
+        tree = {}
+        for _ in range(unpacker.read_map_header()):
+            name = unpacker.unpack()
+            if not isinstance(name, str):
+                raise TypeError("a map with a key that is no text")
+            tree[name] = _tree(path, mapped, unpacker, depth + 1)
+        return tree
+    value = unpacker.unpack()
+    if isinstance(value, _Array):
+        return _lazy(path, unpacker.tell() - value.length, value)
+    return value
+
+
+def _array_description(kind: int, content: bytes) -> _Array | None:
+    """What an extension holds: for arrays `[shape, dtype, values]`, of which the values are left alone."""
+    import msgpack
+
+    if kind not in _ARRAY_EXTENSIONS:
+        return None
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(content[:_LONGEST_DESCRIPTION])
+    if unpacker.read_array_header() != 3:
+        raise ValueError("an array that is not described by shape, type and values")
+    shape, dtype = tuple(unpacker.unpack()), unpacker.unpack()
+    length = math.prod(shape) * numpy_dtype(dtype).itemsize
+    # Between the description and the values stands the length of these, in a byte of its kind and 1, 2 or 4.
+    if len(content) - unpacker.tell() - length not in (2, 3, 5):
+        raise ValueError(f"an array of shape {shape} and type {dtype} in {len(content)} bytes")
+    return _Array(shape, dtype, length)
+
+
+def _lazy(path: Path, start: int, array: _Array) -> LazyTensor:
+    return LazyTensor(array.shape, array.dtype, lambda: mapped_array(path, start, array.dtype, array.shape))
 
 
 def _leaves(tree: Any, path: str) -> list[tuple[str, LazyTensor]]:
