@@ -98,7 +98,7 @@ def _load(snapshot: Snapshot) -> LoadedEncoder:
     """The encoder of a snapshot; all have the shape and the vocabulary of the shared start."""
     encoder, tokenizer = _untrained()
     if snapshot.state is not None:
-        weights = [variable.value for variable in encoder.trainable_variables]
+        weights = {name: variable.value for name, variable in encoder.canonical_variables().items()}
         status = tf.train.Checkpoint(weights=weights).read(str(snapshot.state))
         status.expect_partial().assert_existing_objects_matched()
     return LoadedEncoder(encoder, tokenizer)

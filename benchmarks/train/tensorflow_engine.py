@@ -13,7 +13,7 @@ from xtr_tf.config.schema import LossConfig, RunConfig, TrainingConfig
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.training.batch_loss import batch_loss
 from xtr_tf.training.data.batches import Batch
-from xtr_tf.training.optimizers import Adafactor
+from xtr_tf.training.optimizers import make_optimizer
 from xtr_tf.training.step import TrainingStep
 
 
@@ -30,10 +30,8 @@ def main() -> None:
     )
     encoder = Encoder(config.encoder, seed=None)
     encoder.set_canonical_weights(load_file(weights))
-    optimizer = Adafactor([variable.value for variable in encoder.trainable_variables])
-    step = TrainingStep(
-        config, tf.distribute.get_strategy(), encoder, optimizer, tf.Variable(0, dtype=tf.int64)
-    )
+    optimizer = make_optimizer(config.training, encoder.trainable_variables)
+    step = TrainingStep(config, tf.distribute.get_strategy(), encoder, optimizer)
     batches = [_batch(queries, documents) for queries, documents in read_batches(path)]
     stream = iter(_stream(batches))
 

@@ -21,8 +21,8 @@ tf.config.set_logical_device_configuration(
 from xtr_tf.config.schema import RunConfig
 from xtr_tf.config.schema import EncoderConfig, LossConfig, TrainingConfig
 from xtr_tf.training.data.batches import Batch
-from xtr_tf.encoder import Encoder
-from xtr_tf.training.optimizers import Adafactor
+from xtr_tf.model.encoder import Encoder
+from xtr_tf.training.optimizers import make_optimizer
 from xtr_tf.training.strategy import make_strategy
 from xtr_tf.training.step import TrainingStep
 
@@ -41,11 +41,8 @@ def setting(distribution, **training):
     strategy = make_strategy(config.training)
     with strategy.scope():
         encoder = Encoder(encoder_config)
-        optimizer = Adafactor([v.value for v in encoder.trainable_variables])
-        step = tf.Variable(
-            0, dtype=tf.int64, trainable=False, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA
-        )
-    return strategy, encoder, TrainingStep(config, strategy, encoder, optimizer, step)
+        optimizer = make_optimizer(config.training, encoder.trainable_variables)
+    return strategy, encoder, TrainingStep(config, strategy, encoder, optimizer)
 
 rng = np.random.default_rng(0)
 def ids(rows, length):

@@ -13,7 +13,7 @@ from xtr_tf.config.schema import LossConfig
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.training.batch_loss import batch_loss, statistic_names
 from xtr_tf.training.data.batches import Batch
-from xtr_tf.training.step import chunked_gradients, whole_batch_gradients
+from xtr_tf.training.gradients import chunked_gradients, whole_batch_gradients
 
 LOSS = LossConfig(k_train=12, temperature=0.1)
 # One layer of 128 wide there and back; the loss divides what it does to a score by the temperature.

@@ -1,253 +1,204 @@
-"""What optimisers share: per-variable slots, and updates that run wherever the variables live.
+"""Keras optimisers and learning-rate schedules, from a run's settings.
 
-Gradients arrive summed over replicas. Knows nothing of models, losses or schedules.
+Any `keras.optimizers.Optimizer` can train an encoder: `make_optimizer` is the one place that chooses.
+Gradients arrive summed over replicas. Knows nothing of losses or of how a gradient was computed.
 """
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any
 
+import keras
 import tensorflow as tf
+from keras import ops
 
 from xtr_tf.config.schema import TrainingConfig
+from xtr_tf.training.gradients import Gradient, combine_duplicates
 
-Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
+_serializable = keras.saving.register_keras_serializable(package="xtr_tf")
 
 
-class Optimizer(tf.Module, abc.ABC):
-    """Updates variables from gradients.
+def make_optimizer(config: TrainingConfig, variables: Sequence[keras.Variable]) -> keras.optimizers.Optimizer:
+    """The optimiser of a run, built for its variables.
 
     Args:
-        variables: The variables, created under the strategy they will be updated in.
+        config: Which optimiser, its learning rate and schedule.
+        variables: The encoder's, created in the scope of the strategy that this is called in.
+    """
+    rate = make_schedule(config)
+    if config.optimizer == "adafactor":
+        optimizer = Adafactor(rate)
+    else:
+        optimizer = keras.optimizers.AdamW(rate, weight_decay=config.weight_decay, epsilon=1e-8)
+        vectors = [variable for variable in variables if len(variable.shape) < 2]
+        optimizer.exclude_from_weight_decay(var_list=vectors)
+    optimizer.build(list(variables))
+    return optimizer
+
+
+def make_schedule(config: TrainingConfig) -> float | keras.optimizers.schedules.LearningRateSchedule:
+    """The learning rate as a function of the updates made so far: a linear rise, then constant or falling."""
+    warmup_steps = max(config.warmup_steps, 1)
+    if config.schedule == "inverse_sqrt":
+        return InverseSquareRoot(config.learning_rate, warmup_steps)
+    if warmup_steps == 1:
+        return config.learning_rate
+    # A "decay" that rises, from the rate of the first update to the full rate.
+    return keras.optimizers.schedules.PolynomialDecay(
+        config.learning_rate / warmup_steps, warmup_steps - 1, end_learning_rate=config.learning_rate
+    )
+
+
+@_serializable
+class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
+    """T5's schedule, which Keras lacks: a linear rise, then falling with the root of the step.
+
+    The n-th update has the rate `learning_rate * min(n / warmup_steps, sqrt(warmup_steps / n))`.
+
+    Args:
+        learning_rate: The highest rate, that of update `warmup_steps`.
+        warmup_steps: Updates over which the rate rises, at least 1.
     """
 
-    def __init__(self, variables: Sequence[tf.Variable]) -> None:
+    def __init__(self, learning_rate: float, warmup_steps: int) -> None:
         super().__init__()
-        self._variables = list(variables)
-        self.slots = [self.create_slots(variable) for variable in self._variables]
+        self.learning_rate = learning_rate
+        self.warmup_steps = warmup_steps
 
-    @abc.abstractmethod
-    def create_slots(self, variable: tf.Variable) -> tuple[tf.Variable, ...]:
-        """The state kept for a variable."""
+    def __call__(self, step: tf.Tensor) -> tf.Tensor:
+        """The rate, a float32 scalar, of the update that follows `step` earlier ones."""
+        progress = (ops.cast(step, "float32") + 1.0) / self.warmup_steps
+        return self.learning_rate * ops.minimum(progress, ops.rsqrt(progress))
 
-    @abc.abstractmethod
-    def update(
-        self,
-        variable: tf.Variable,
-        gradient: Gradient,
-        slots: tuple[tf.Variable, ...],
-        learning_rate: tf.Tensor,
-        step: tf.Tensor,
-    ) -> None:
-        """Updates one device's copy of a variable and of its slots.
-
-        Args:
-            variable: The variable.
-            gradient: Its gradient, the same on all devices; rows of `IndexedSlices` are unique.
-            slots: What `create_slots` gave.
-            learning_rate: Of this update.
-            step: Updates made so far, float32.
-        """
-
-    def apply(self, gradients: Sequence[Gradient], learning_rate: tf.Tensor, step: tf.Tensor) -> None:
-        """Updates all variables; called in a replica context.
-
-        Args:
-            gradients: In the order of the variables, already summed over replicas.
-            learning_rate: Of this update.
-            step: Updates made so far.
-        """
-        context = tf.distribute.get_replica_context()
-        arguments = (tuple(gradients), learning_rate, tf.cast(step, tf.float32))
-        context.merge_call(self._apply_everywhere, args=arguments)
-
-    def _apply_everywhere(
-        self,
-        strategy: tf.distribute.Strategy,
-        gradients: Sequence[Gradient],
-        learning_rate: tf.Tensor,
-        step: tf.Tensor,
-    ) -> None:
-        for variable, gradient, slots in zip(self._variables, gradients, self.slots, strict=True):
-            strategy.extended.update(variable, self.update, args=(gradient, slots, learning_rate, step))
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {"learning_rate": self.learning_rate, "warmup_steps": self.warmup_steps}
 
 
-def combine_duplicates(slices: tf.IndexedSlices) -> tf.IndexedSlices:
-    """Sums the rows of equal index, so that every index comes once."""
-    indices, positions = tf.unique(slices.indices)
-    values = tf.math.unsorted_segment_sum(slices.values, positions, tf.size(indices))
-    return tf.IndexedSlices(values, indices, slices.dense_shape)
+@_serializable
+class Adafactor(keras.optimizers.Optimizer):
+    """[Adafactor](https://arxiv.org/abs/1804.04235) as T5X trains T5 with it.
 
+    With parameter scaling, update clipping and no momentum. It differs from `keras.optimizers.Adafactor`
+    where training a T5 needs it:
 
-def global_norm(gradients: Sequence[Gradient]) -> tf.Tensor:
-    """The norm of all gradients as one vector."""
-    values = [g.values if isinstance(g, tf.IndexedSlices) else g for g in gradients]
-    return tf.sqrt(tf.add_n([2 * tf.nn.l2_loss(value) for value in values]))
-
-
-def scale(gradient: Gradient, factor: tf.Tensor) -> Gradient:
-    """A gradient times a number."""
-    if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(gradient.values * factor, gradient.indices, gradient.dense_shape)
-    return gradient * factor
-
-
-_DECAY_EXPONENT = 0.8
-_SQUARE_EPSILON = 1e-30
-_SCALE_EPSILON = 1e-3
-_CLIP_THRESHOLD = 1.0
-_LEAST_FACTORED_SIZE = 128
-
-
-class Adafactor(Optimizer):
-    """Adafactor with parameter scaling, update clipping at 1 and no momentum.
-
-    Slots are the running means of squared gradients over rows and over columns for a matrix of
-    at least 128 x 128, of each entry for anything else.
+    - sparse gradients of an embedding stay sparse: only the rows of a batch are updated;
+    - a factored matrix keeps one number per row and one per column, and no second moment of its own
+      size (Keras' takes another 512 MB for mT5-small's embedding);
+    - matrices with a side below 128 are not factored, as in T5X;
+    - the learning rate is the schedule's, not cut at `1 / sqrt(step)`.
 
     Args:
-        variables: The variables to update.
+        learning_rate: A number or a schedule.
+        beta_2_decay: Exponent of the step in the decay of second moments.
+        epsilon_1: Added to squared gradients.
+        epsilon_2: Least root mean square of a weight that its update is scaled by.
+        clip_threshold: Largest root mean square of an update before it is scaled.
+        min_factored_dim: Least side of a matrix that is factored.
+        name: The optimiser's name.
+        **kwargs: As for every Keras optimiser.
     """
 
-    def create_slots(self, variable: tf.Variable) -> tuple[tf.Variable, ...]:
-        """Two vectors for a factored variable, one tensor of its shape otherwise."""
-        if _is_factored(variable):
-            return (
-                tf.Variable(tf.zeros(variable.shape[:1]), trainable=False, name="rows"),
-                tf.Variable(tf.zeros(variable.shape[1:]), trainable=False, name="columns"),
-            )
-        return (tf.Variable(tf.zeros(variable.shape), trainable=False, name="squares"),)
+    takes_sparse_gradients = True
 
-    def update(
+    def __init__(
         self,
-        variable: tf.Variable,
-        gradient: Gradient,
-        slots: tuple[tf.Variable, ...],
-        learning_rate: tf.Tensor,
-        step: tf.Tensor,
+        learning_rate: float | keras.optimizers.schedules.LearningRateSchedule = 1e-3,
+        beta_2_decay: float = -0.8,
+        epsilon_1: float = 1e-30,
+        epsilon_2: float = 1e-3,
+        clip_threshold: float = 1.0,
+        min_factored_dim: int = 128,
+        name: str = "adafactor",
+        **kwargs: Any,
     ) -> None:
-        """See `Optimizer.update`."""
-        decay = 1.0 - tf.pow(step + 1.0, -_DECAY_EXPONENT)
+        super().__init__(learning_rate=learning_rate, name=name, **kwargs)
+        self.beta_2_decay = beta_2_decay
+        self.epsilon_1 = epsilon_1
+        self.epsilon_2 = epsilon_2
+        self.clip_threshold = clip_threshold
+        self.min_factored_dim = min_factored_dim
+
+    def build(self, variables: list[keras.Variable]) -> None:
+        """Creates the second moments: those of rows and of columns, or of each entry."""
+        if self.built:
+            return
+        super().build(variables)
+        self._moments = []
+        for variable in variables:
+            shape = tuple(variable.shape)
+            parts = {"squares": shape}
+            if len(shape) == 2 and min(shape) >= self.min_factored_dim:
+                parts = {"rows": shape[:1], "columns": shape[1:]}
+            self._moments.append([self.add_variable(shape=part, name=name) for name, part in parts.items()])
+
+    def update_step(self, gradient: Gradient, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
+        """Updates one variable and its moments.
+
+        Args:
+            gradient: Of the variable's shape.
+            variable: The variable, on one device.
+            learning_rate: Of this update.
+        """
+        moments = self._moments[self._get_variable_index(variable)]
+        decay = 1.0 - tf.pow(ops.cast(self.iterations, "float32") + 1.0, self.beta_2_decay)
         size = float(variable.shape.num_elements())
         root_mean_square = tf.sqrt(2 * tf.nn.l2_loss(variable) / size)
-        rate = learning_rate * tf.maximum(root_mean_square, _SCALE_EPSILON)
-        if isinstance(gradient, tf.IndexedSlices):
-            if len(slots) == 2:
-                moved = _precondition_rows(gradient, slots, decay, int(variable.shape[0]))
-                variable.scatter_sub(tf.IndexedSlices(_clip(moved, size) * rate, gradient.indices))
-                return
-            gradient = tf.convert_to_tensor(gradient)
-        precondition = _precondition_factored if len(slots) == 2 else _precondition
-        variable.assign_sub(_clip(precondition(gradient, slots, decay), size) * rate)
-
-
-def _is_factored(variable: tf.Variable) -> bool:
-    return variable.shape.rank == 2 and min(variable.shape) >= _LEAST_FACTORED_SIZE
-
-
-def _clip(moved: tf.Tensor, size: float) -> tf.Tensor:
-    """Scales an update so that its root mean square, over all `size` entries, is at most the threshold."""
-    root_mean_square = tf.sqrt(2 * tf.nn.l2_loss(moved) / size)
-    return moved / tf.maximum(1.0, root_mean_square / _CLIP_THRESHOLD)
-
-
-def _precondition(gradient: tf.Tensor, slots: tuple[tf.Variable, ...], decay: tf.Tensor) -> tf.Tensor:
-    squares = _average(slots[0], tf.square(gradient) + _SQUARE_EPSILON, decay)
-    return gradient * tf.math.rsqrt(squares)
-
-
-def _precondition_factored(
-    gradient: tf.Tensor, slots: tuple[tf.Variable, ...], decay: tf.Tensor
-) -> tf.Tensor:
-    squares = tf.square(gradient) + _SQUARE_EPSILON
-    rows = _average(slots[0], tf.reduce_mean(squares, axis=1), decay)
-    columns = _average(slots[1], tf.reduce_mean(squares, axis=0), decay)
-    row_factors = tf.math.rsqrt(rows / tf.reduce_mean(rows))
-    return gradient * row_factors[:, None] * tf.math.rsqrt(columns)
-
-
-def _precondition_rows(
-    gradient: tf.IndexedSlices, slots: tuple[tf.Variable, ...], decay: tf.Tensor, row_count: int
-) -> tf.Tensor:
-    """The same for a gradient whose other rows are zero; only the vectors of slots are dense."""
-    squares = tf.square(gradient.values)
-    row_means = tf.scatter_nd(gradient.indices[:, None], tf.reduce_mean(squares, axis=1), [row_count])
-    rows = _average(slots[0], row_means + _SQUARE_EPSILON, decay)
-    column_means = tf.reduce_sum(squares, axis=0) / row_count + _SQUARE_EPSILON
-    columns = _average(slots[1], column_means, decay)
-    row_factors = tf.math.rsqrt(tf.gather(rows, gradient.indices) / tf.reduce_mean(rows))
-    return gradient.values * row_factors[:, None] * tf.math.rsqrt(columns)
-
-
-def _average(slot: tf.Variable, value: tf.Tensor, decay: tf.Tensor) -> tf.Tensor:
-    """Moves a running mean towards `value` and returns it."""
-    average = decay * slot + (1.0 - decay) * value
-    slot.assign(average)
-    return average
-
-
-_FIRST_DECAY, _SECOND_DECAY, _EPSILON = 0.9, 0.999, 1e-8
-
-
-class AdamW(Optimizer):
-    """[AdamW](https://arxiv.org/abs/1711.05101).
-
-    Every row of an embedding keeps moving by its momentum, so sparse gradients are made dense.
-
-    Args:
-        variables: The variables to update.
-        weight_decay: Share of a weight taken off per unit of learning rate; of matrices alone.
-    """
-
-    def __init__(self, variables: Sequence[tf.Variable], weight_decay: float) -> None:
-        super().__init__(variables)
-        self._weight_decay = weight_decay
-
-    def create_slots(self, variable: tf.Variable) -> tuple[tf.Variable, ...]:
-        """The running means of the gradient and of its square."""
-        return (
-            tf.Variable(tf.zeros(variable.shape), trainable=False, name="first_moment"),
-            tf.Variable(tf.zeros(variable.shape), trainable=False, name="second_moment"),
-        )
-
-    def update(
-        self,
-        variable: tf.Variable,
-        gradient: Gradient,
-        slots: tuple[tf.Variable, ...],
-        learning_rate: tf.Tensor,
-        step: tf.Tensor,
-    ) -> None:
-        """See `Optimizer.update`."""
+        rate = learning_rate * tf.maximum(root_mean_square, self.epsilon_2)
+        if isinstance(gradient, tf.IndexedSlices) and len(moments) == 2:
+            gradient = combine_duplicates(gradient)
+            moved = self._precondition_rows(gradient, moments, decay, int(variable.shape[0]))
+            variable.scatter_sub(tf.IndexedSlices(self._clip(moved, size) * rate, gradient.indices))
+            return
         gradient = tf.convert_to_tensor(gradient)
-        first = slots[0] * _FIRST_DECAY + gradient * (1 - _FIRST_DECAY)
-        second = slots[1] * _SECOND_DECAY + tf.square(gradient) * (1 - _SECOND_DECAY)
-        slots[0].assign(first)
-        slots[1].assign(second)
-        number = step + 1.0
-        correction = tf.sqrt(1 - tf.pow(_SECOND_DECAY, number)) / (1 - tf.pow(_FIRST_DECAY, number))
-        moved = learning_rate * correction * first / (tf.sqrt(second) + _EPSILON)
-        if self._weight_decay and variable.shape.rank > 1:
-            moved += learning_rate * self._weight_decay * variable
-        variable.assign_sub(moved)
+        precondition = self._precondition_factored if len(moments) == 2 else self._precondition
+        variable.assign_sub(self._clip(precondition(gradient, moments, decay), size) * rate)
 
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return super().get_config() | {
+            "beta_2_decay": self.beta_2_decay,
+            "epsilon_1": self.epsilon_1,
+            "epsilon_2": self.epsilon_2,
+            "clip_threshold": self.clip_threshold,
+            "min_factored_dim": self.min_factored_dim,
+        }
 
-def learning_rate(config: TrainingConfig, step: tf.Tensor) -> tf.Tensor:
-    """The rate of the update that follows `step` earlier ones: a linear rise, then constant or falling.
+    def _clip(self, moved: tf.Tensor, size: float) -> tf.Tensor:
+        """Scales an update so that its root mean square, over `size` entries, is at most the threshold."""
+        root_mean_square = tf.sqrt(2 * tf.nn.l2_loss(moved) / size)
+        return moved / tf.maximum(1.0, root_mean_square / self.clip_threshold)
 
-    Args:
-        config: Rate, schedule and length of the warm-up.
-        step: Updates made so far.
+    def _precondition(
+        self, gradient: tf.Tensor, moments: list[keras.Variable], decay: tf.Tensor
+    ) -> tf.Tensor:
+        squares = self._average(moments[0], tf.square(gradient) + self.epsilon_1, decay)
+        return gradient * tf.math.rsqrt(squares)
 
-    Returns:
-        A float32 scalar. Under `inverse_sqrt` it is `learning_rate * sqrt(warmup_steps / step)`
-        after the warm-up, so that it has no jump.
-    """
-    number = tf.cast(step, tf.float32) + 1.0
-    warmup = float(max(config.warmup_steps, 1))
-    factor = tf.minimum(1.0, number / warmup)
-    if config.schedule == "inverse_sqrt":
-        factor *= tf.math.rsqrt(tf.maximum(number / warmup, 1.0))
-    return config.learning_rate * factor
+    def _precondition_factored(
+        self, gradient: tf.Tensor, moments: list[keras.Variable], decay: tf.Tensor
+    ) -> tf.Tensor:
+        squares = tf.square(gradient) + self.epsilon_1
+        rows = self._average(moments[0], tf.reduce_mean(squares, axis=1), decay)
+        columns = self._average(moments[1], tf.reduce_mean(squares, axis=0), decay)
+        row_factors = tf.math.rsqrt(rows / tf.reduce_mean(rows))
+        return gradient * row_factors[:, None] * tf.math.rsqrt(columns)
+
+    def _precondition_rows(
+        self, gradient: tf.IndexedSlices, moments: list[keras.Variable], decay: tf.Tensor, row_count: int
+    ) -> tf.Tensor:
+        """The same for a gradient whose other rows are zero; only the moments, two vectors, are dense."""
+        squares = tf.square(gradient.values)
+        row_means = tf.scatter_nd(gradient.indices[:, None], tf.reduce_mean(squares, axis=1), [row_count])
+        rows = self._average(moments[0], row_means + self.epsilon_1, decay)
+        column_means = tf.reduce_sum(squares, axis=0) / row_count + self.epsilon_1
+        columns = self._average(moments[1], column_means, decay)
+        row_factors = tf.math.rsqrt(tf.gather(rows, gradient.indices) / tf.reduce_mean(rows))
+        return gradient.values * row_factors[:, None] * tf.math.rsqrt(columns)
+
+    def _average(self, moment: keras.Variable, value: tf.Tensor, decay: tf.Tensor) -> tf.Tensor:
+        """Moves a running mean towards `value` and returns it."""
+        average = decay * moment + (1.0 - decay) * value
+        self.assign(moment, average)
+        return average

@@ -1,4 +1,8 @@
-"""Training from a configuration to an encoder folder; reads from top to bottom."""
+"""Training from a configuration to an encoder folder: read it from top to bottom.
+
+`train` is the run; below it stand its parts in the order in which it calls them. What one update does
+is in `step.py`, the loss with its k_train in `batch_loss.py`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from xtr_tf.training.data.batches import batch_dataset
 from xtr_tf.training.data.sampling import TrainingData
 from xtr_tf.training.data.tokenized import TokenizedData
 from xtr_tf.training.dev_evaluation import DevEvaluation, Encode
-from xtr_tf.training.optimizers import Adafactor, AdamW, Optimizer
+from xtr_tf.training.optimizers import make_optimizer
 from xtr_tf.training.progress import InterruptionFlag, TrainingInterruptedError, TrainingProgress
 from xtr_tf.training.run_folder import CheckpointStore, RunRecord
 from xtr_tf.training.step import TrainingStep, batch_size_per_replica
@@ -55,23 +59,23 @@ def train(config: RunConfig) -> Path:
     if chief:
         record.start(config)
 
-    data = _open_data(config)
     with strategy.scope():
         encoder, tokenizer = initial_encoder(config)
-        weights = [variable.value for variable in encoder.trainable_variables]
-        optimizer = _make_optimizer(config, weights)
-        step = tf.Variable(
-            0, dtype=tf.int64, trainable=False, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA
-        )
+        optimizer = make_optimizer(settings, encoder.trainable_variables)
+    data = _open_data(config, tokenizer)
     dev = DevEvaluation(config.data, tokenizer, settings.dev_k_prime) if chief else None
 
-    state = tf.train.Checkpoint(weights=weights, slots=optimizer.slots, step=step)
+    # Resume: everything that an update changes is in these variables.
+    state = tf.train.Checkpoint(
+        weights={name: variable.value for name, variable in encoder.canonical_variables().items()},
+        optimizer=[variable.value for variable in optimizer.variables],
+    )
     store = CheckpointStore(record.checkpoints, state, settings.keep_checkpoints)
     if latest := store.latest():
         store.restore(latest)
-    done = int(step.numpy())
+    done = int(optimizer.iterations.numpy())
 
-    training_step = TrainingStep(config, strategy, encoder, optimizer, step)
+    training_step = TrainingStep(config, strategy, encoder, optimizer)
     batches = iter(_distributed_batches(config, strategy, data, tokenizer, range(done, settings.steps)))
     encode = _inference(strategy, encoder)
 
@@ -107,23 +111,46 @@ def train(config: RunConfig) -> Path:
     return record.encoder
 
 
-def _open_data(config: RunConfig) -> TrainingData | TokenizedData:
+def initial_encoder(config: RunConfig) -> tuple[Encoder, Tokenizer]:
+    """Random weights of the configured shape, or an existing encoder.
+
+    An existing encoder (imported, or trained earlier) brings its shape and vocabulary; dropout,
+    precision and rematerialisation, and the tokenizer's lengths and lower-casing, are the run's own.
+    """
+    source = config.training.initial_encoder
+    if not source:
+        tokenizer = Tokenizer(config.tokenizer)
+        if tokenizer.vocabulary_size > config.encoder.vocabulary_size:
+            raise InputError(
+                "`encoder.vocabulary_size` must be at least the number of the tokenizer's pieces, "
+                f"{tokenizer.vocabulary_size}. "
+                f"Received: {config.encoder.vocabulary_size}."
+            )
+        return Encoder(config.encoder, seed=config.training.seed), tokenizer
+
+    tokenizer = Tokenizer(dataclasses.replace(config.tokenizer, model=str(Path(source) / TOKENIZER_FILE)))
+    stored, _ = load_encoder(source, dtype=config.encoder.dtype)
+    wanted = dataclasses.replace(
+        stored.config, dropout=config.encoder.dropout, rematerialize=config.encoder.rematerialize
+    )
+    if wanted == stored.config:
+        return stored, tokenizer
+    encoder = Encoder(wanted, seed=None)
+    encoder.set_canonical_weights(stored.get_canonical_weights())
+    return encoder, tokenizer
+
+
+def _open_data(config: RunConfig, tokenizer: Tokenizer) -> TrainingData | TokenizedData:
     if any(source.format == "tokenized" for source in config.data.train):
-        return TokenizedData(config.data, config.tokenizer, config.training.seed)
+        return TokenizedData(config.data, tokenizer.config, config.training.seed)
     return TrainingData(config.data, config.training.seed)
-
-
-def _make_optimizer(config: RunConfig, variables: list[tf.Variable]) -> Optimizer:
-    if config.training.optimizer == "adamw":
-        return AdamW(variables, config.training.weight_decay)
-    return Adafactor(variables)
 
 
 def _distributed_batches(
     config: RunConfig,
     strategy: tf.distribute.Strategy,
     data: TrainingData | TokenizedData,
-    tokenizer: object,
+    tokenizer: Tokenizer,
     steps: range,
 ) -> tf.data.Dataset:
     """Each host reads the part of the global batch that its own devices train on."""
@@ -137,7 +164,7 @@ def _distributed_batches(
         first = context.input_pipeline_id * local
         return batch_dataset(
             data,
-            tokenizer,  # type: ignore[arg-type]
+            tokenizer,
             batch_size,
             steps,
             devices=range(first, first + local),
@@ -183,32 +210,3 @@ def _stop_unless_finite(
         f"The loss of step {step} is not a number; its examples are in {path}. Lower the learning rate or "
         f"set `training.gradient_clip`, and continue from the last checkpoint. Received: {loss}."
     )
-
-
-def initial_encoder(config: RunConfig) -> tuple[Encoder, Tokenizer]:
-    """Random weights of the configured shape, or an existing encoder.
-
-    An existing encoder (imported, or trained earlier) brings its shape and vocabulary; dropout,
-    precision and rematerialisation, and the tokenizer's lengths and lower-casing, are the run's own.
-    """
-    source = config.training.initial_encoder
-    if not source:
-        tokenizer = Tokenizer(config.tokenizer)
-        if tokenizer.vocabulary_size > config.encoder.vocabulary_size:
-            raise InputError(
-                "`encoder.vocabulary_size` must be at least the number of the tokenizer's pieces, "
-                f"{tokenizer.vocabulary_size}. "
-                f"Received: {config.encoder.vocabulary_size}."
-            )
-        return Encoder(config.encoder, seed=config.training.seed), tokenizer
-
-    tokenizer = Tokenizer(dataclasses.replace(config.tokenizer, model=str(Path(source) / TOKENIZER_FILE)))
-    stored, _ = load_encoder(source, dtype=config.encoder.dtype)
-    wanted = dataclasses.replace(
-        stored.config, dropout=config.encoder.dropout, rematerialize=config.encoder.rematerialize
-    )
-    if wanted == stored.config:
-        return stored, tokenizer
-    encoder = Encoder(wanted, seed=None)
-    encoder.set_canonical_weights(stored.get_canonical_weights())
-    return encoder, tokenizer
