@@ -233,11 +233,16 @@ def _latest_blessed_model() -> Node:
 
 def _transform(config: PipelineConfig, data: _Data) -> Node:
     tokenizer = {**to_mapping(config.run.tokenizer), "model": config.vocabulary}
+    initial = config.run.training.initial_encoder
     transform = Transform(
         examples=data.training,
         schema=data.training_schema,
         preprocessing_fn="tfx_pipeline.components.transform.preprocessing_fn",
-        custom_config={"tokenizer": tokenizer, "vocabulary_hash": content_hash(config.vocabulary)},
+        custom_config={
+            "tokenizer": tokenizer,
+            "initial_encoder": absolute(initial) if initial else "",
+            "vocabulary_hash": content_hash(config.vocabulary),
+        },
         disable_analyzer_cache=True,  # tokenizing analyses nothing
         disable_statistics=True,
     )

@@ -66,7 +66,7 @@ def folder(tiny_corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with tft_beam.Context(temp_dir=str(folder / "tmp")):
         metadata = tft.DatasetMetadata.from_feature_spec(specification)
         (transformed, _), _ = (rows, metadata) | tft_beam.AnalyzeAndTransformDataset(
-            lambda inputs: preprocessing_fn(inputs, {"tokenizer": tokenizer})
+            lambda inputs: preprocessing_fn(inputs, {"tokenizer": tokenizer, "initial_encoder": ""})
         )
     (folder / "Split-train").mkdir()
     by_id = {row["id"]: row for row in transformed}

@@ -19,7 +19,7 @@ def base_run(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
         LossConfig,
         RunConfig,
         SourceConfig,
-        TokenizerConfig,
+        TokenizerSettings,
         TrainingConfig,
     )
     from xtr_tf.model.vocabulary import train_vocabulary
@@ -27,7 +27,7 @@ def base_run(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     atlas = repository / "examples" / "atlas"
     model = tmp_path_factory.mktemp("vocabulary") / "vocabulary.model"
     config = RunConfig(
-        tokenizer=TokenizerConfig(model=str(model), query_length=8, document_length=16),
+        tokenizer=TokenizerSettings(model=str(model), query_length=8, document_length=16),
         encoder=EncoderConfig(
             vocabulary_size=2000,
             model_dim=128,

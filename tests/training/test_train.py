@@ -15,13 +15,15 @@ import numpy as np
 import pytest
 import yaml
 
-from xtr_tf.config.loading import to_mapping
-from xtr_tf.config.schema import SourceConfig
+from xtr_tf.config.loading import load_config, to_mapping
+from xtr_tf.config.schema import SourceConfig, TokenizerConfig, TokenizerSettings
 from xtr_tf.errors import InputError
-from xtr_tf.model.folder import load_encoder
+from xtr_tf.model.encoder import Encoder
+from xtr_tf.model.folder import load_encoder, save_encoder
+from xtr_tf.model.tokenizer import Tokenizer
 from xtr_tf.training.dev_evaluation import DevEvaluation
 from xtr_tf.training.progress import InterruptionFlag, TrainingInterruptedError
-from xtr_tf.training.train import train
+from xtr_tf.training.train import initial_encoder, train
 
 
 def weights(directory: Path) -> dict[str, np.ndarray]:
@@ -43,8 +45,6 @@ def uninterrupted(base_run, tmp_path_factory) -> Path:
 
 
 def test_training_changes_the_weights_and_leaves_what_it_should(uninterrupted, base_run):
-    from xtr_tf.model.encoder import Encoder
-
     start = Encoder(base_run.encoder, seed=0).get_canonical_weights()
     trained = weights(uninterrupted)
     assert all(np.isfinite(weight).all() for weight in trained.values())
@@ -112,6 +112,23 @@ def test_starts_from_an_earlier_encoder(tiny_run, uninterrupted):
     before = weights(uninterrupted)
     for name, weight in weights(train(config)).items():
         np.testing.assert_allclose(weight, before[name], atol=1e-5)
+
+
+def test_what_a_run_does_not_say_of_the_tokenizer_is_the_checkpoints(base_run, tmp_path):
+    """An encoder imported with `--no-lowercase` must not be trained on lower-cased text."""
+    stored = Tokenizer(
+        TokenizerConfig(base_run.tokenizer.model, lowercase=False, query_length=9, document_length=20)
+    )
+    save_encoder(tmp_path / "cased", Encoder(base_run.encoder), stored)
+    run = load_config(
+        None, [f"training.initial_encoder={tmp_path / 'cased'}", "tokenizer.document_length=12"]
+    )
+    _, tokenizer = initial_encoder(run)
+    assert tokenizer.config.lowercase is False
+    assert (tokenizer.config.query_length, tokenizer.config.document_length) == (9, 12)
+    said = dataclasses.replace(run, tokenizer=TokenizerSettings(lowercase=True))
+    assert initial_encoder(said)[1].config.lowercase is True
+    assert tokenizer.model_bytes == stored.model_bytes
 
 
 def test_the_best_on_the_development_set_is_what_is_left(tiny_run, repository, monkeypatch):

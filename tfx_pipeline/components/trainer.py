@@ -16,9 +16,10 @@ from typing import Any
 import tensorflow as tf
 
 from tfx_pipeline.artifacts import encoder_folder
+from tfx_pipeline.components.transform import tokenizer_config
 from tfx_pipeline.storage import WorkArea, key_of, local_input, local_output
 from xtr_tf.config.loading import from_mapping
-from xtr_tf.config.schema import RunConfig, SourceConfig
+from xtr_tf.config.schema import RunConfig, SourceConfig, TokenizerSettings
 from xtr_tf.errors import InputError
 from xtr_tf.files import sha256_of
 from xtr_tf.model.folder import MANIFEST_FILE, TOKENIZER_FILE
@@ -62,10 +63,11 @@ def _configure(
     if base:
         with local_input(base) as folder:
             _copy_base(encoder_folder(folder), inputs / "initial_encoder", vocabulary)
+    tokenized = tokenizer_config({**settings, "tokenizer": settings["run"]["tokenizer"]})
     return dataclasses.replace(
         config,
         data=dataclasses.replace(config.data, train=tuple(sources)),
-        tokenizer=dataclasses.replace(config.tokenizer, model=str(vocabulary)),
+        tokenizer=TokenizerSettings(**dataclasses.asdict(tokenized) | {"model": str(vocabulary)}),
         training=dataclasses.replace(
             config.training,
             initial_encoder=str(inputs / "initial_encoder") if base else "",

@@ -6,13 +6,15 @@ cannot disagree. What comes out is described in `xtr_tf.training.data.tokenized`
 
 from __future__ import annotations
 
+import posixpath
 from typing import Any
 
 import tensorflow as tf
 import tensorflow_transform as tft
 
 from xtr_tf.config.loading import from_mapping
-from xtr_tf.config.schema import TokenizerConfig
+from xtr_tf.config.schema import TokenizerConfig, TokenizerSettings
+from xtr_tf.model.folder import MANIFEST_FILE, parse_manifest
 from xtr_tf.model.tokenizer import Tokenizer
 
 Features = dict[str, Any]
@@ -23,12 +25,12 @@ def preprocessing_fn(inputs: dict[str, tf.SparseTensor], custom_config: dict[str
 
     Args:
         inputs: Features of `xtr_tf.training.data.tfrecords`, `[batch, (values)]` each.
-        custom_config: `tokenizer`, the mapping of a `TokenizerConfig`.
+        custom_config: What `tokenizer_config` takes.
 
     Returns:
         Features of `xtr_tf.training.data.tokenized`.
     """
-    config = from_mapping(TokenizerConfig, custom_config["tokenizer"])
+    config = tokenizer_config(custom_config)
     tokenizer = tft.make_and_track_object(lambda: _tokenizer(config), name="tokenizer")
     query = _single(inputs["query"])
     query_keys = _fingerprints("query", tf.strings.lower(tf.strings.strip(query), encoding="utf-8"))
@@ -39,6 +41,21 @@ def preprocessing_fn(inputs: dict[str, tf.SparseTensor], custom_config: dict[str
         **_documents(tokenizer, inputs, "positive", query_keys),
         **_documents(tokenizer, inputs, "negative", tf.zeros_like(query_keys)),
     }
+
+
+def tokenizer_config(settings: dict[str, Any]) -> TokenizerConfig:
+    """How examples are tokenized: what the run says, and what it leaves open as in the configured encoder.
+
+    Args:
+        settings: `tokenizer`, the mapping of a run's `TokenizerSettings`, and `initial_encoder`, a directory
+            or "".
+    """
+    said = from_mapping(TokenizerSettings, settings["tokenizer"])
+    if not settings["initial_encoder"]:
+        return said.applied_to(TokenizerConfig())
+    path = posixpath.join(settings["initial_encoder"], MANIFEST_FILE)
+    with tf.io.gfile.GFile(path) as file:
+        return said.applied_to(parse_manifest(file.read(), path).tokenizer)
 
 
 def _tokenizer(config: TokenizerConfig) -> Tokenizer:

@@ -42,9 +42,45 @@ class TokenizerConfig:
     document_length: int = 512
 
     def __post_init__(self) -> None:
-        for name in ("query_length", "document_length"):
-            length = getattr(self, name)
-            require(length >= 2, f"`tokenizer.{name}` must be at least 2 (one token and its end).", length)
+        _check_lengths(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizerSettings:
+    """What a run says about its tokenizer.
+
+    What it leaves open is that of the encoder it starts from, and without one the default of
+    `TokenizerConfig`.
+
+    Attributes:
+        model: Path of the SentencePiece `.model` file; an encoder that a run starts from has its own.
+        lowercase: As in `TokenizerConfig`, or None.
+        query_length: Likewise.
+        document_length: Likewise.
+    """
+
+    model: str = ""
+    lowercase: bool | None = None
+    query_length: int | None = None
+    document_length: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_lengths(self)
+
+    def applied_to(self, base: TokenizerConfig) -> TokenizerConfig:
+        """`base` with everything that is said here."""
+        said = {name: value for name, value in dataclasses.asdict(self).items() if value not in (None, "")}
+        return dataclasses.replace(base, **said)
+
+
+def _check_lengths(config: TokenizerConfig | TokenizerSettings) -> None:
+    for name in ("query_length", "document_length"):
+        length = getattr(config, name)
+        require(
+            length is None or length >= 2,
+            f"`tokenizer.{name}` must be at least 2 (one token and its end).",
+            length,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -323,14 +359,14 @@ class RunConfig:
     """The whole configuration of a run, as one YAML file holds it.
 
     Attributes:
-        tokenizer: How text becomes ids.
+        tokenizer: How text becomes ids, as far as the run says.
         encoder: The shape of the encoder.
         loss: What training minimises.
         data: What is trained on.
         training: How training runs.
     """
 
-    tokenizer: TokenizerConfig = dataclasses.field(default_factory=TokenizerConfig)
+    tokenizer: TokenizerSettings = dataclasses.field(default_factory=TokenizerSettings)
     encoder: EncoderConfig = dataclasses.field(default_factory=EncoderConfig)
     loss: LossConfig = dataclasses.field(default_factory=LossConfig)
     data: DataConfig = dataclasses.field(default_factory=DataConfig)

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from xtr_tf.config.schema import RunConfig
+from xtr_tf.config.schema import RunConfig, TokenizerConfig
 from xtr_tf.errors import InputError
 from xtr_tf.model.encoder import Encoder
-from xtr_tf.model.folder import TOKENIZER_FILE, load_encoder, save_encoder
+from xtr_tf.model.folder import load_encoder, save_encoder
 from xtr_tf.model.tokenizer import Tokenizer
 from xtr_tf.training.data.batches import batch_dataset
 from xtr_tf.training.data.sampling import TrainingData
@@ -114,12 +114,12 @@ def train(config: RunConfig) -> Path:
 def initial_encoder(config: RunConfig) -> tuple[Encoder, Tokenizer]:
     """Random weights of the configured shape, or an existing encoder.
 
-    An existing encoder (imported, or trained earlier) brings its shape and vocabulary; dropout,
-    precision and rematerialisation, and the tokenizer's lengths and lower-casing, are the run's own.
+    An existing encoder (imported, or trained earlier) brings its shape, its vocabulary and whatever the
+    run does not say about the tokenizer; dropout, precision and rematerialisation are the run's own.
     """
     source = config.training.initial_encoder
     if not source:
-        tokenizer = Tokenizer(config.tokenizer)
+        tokenizer = Tokenizer(config.tokenizer.applied_to(TokenizerConfig()))
         if tokenizer.vocabulary_size > config.encoder.vocabulary_size:
             raise InputError(
                 "`encoder.vocabulary_size` must be at least the number of the tokenizer's pieces, "
@@ -128,15 +128,16 @@ def initial_encoder(config: RunConfig) -> tuple[Encoder, Tokenizer]:
             )
         return Encoder(config.encoder, seed=config.training.seed), tokenizer
 
-    tokenizer = Tokenizer(dataclasses.replace(config.tokenizer, model=str(Path(source) / TOKENIZER_FILE)))
-    stored, _ = load_encoder(source, dtype=config.encoder.dtype)
+    encoder, stored = load_encoder(source, dtype=config.encoder.dtype)
+    said = dataclasses.replace(config.tokenizer, model="")
+    tokenizer = Tokenizer(said.applied_to(stored.config), stored.model_bytes)
     wanted = dataclasses.replace(
-        stored.config, dropout=config.encoder.dropout, rematerialize=config.encoder.rematerialize
+        encoder.config, dropout=config.encoder.dropout, rematerialize=config.encoder.rematerialize
     )
-    if wanted == stored.config:
-        return stored, tokenizer
-    encoder = Encoder(wanted, seed=None)
-    encoder.set_canonical_weights(stored.get_canonical_weights())
+    if wanted != encoder.config:
+        weights = encoder.get_canonical_weights()
+        encoder = Encoder(wanted, seed=None)
+        encoder.set_canonical_weights(weights)
     return encoder, tokenizer
 
 
