@@ -17,7 +17,8 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-Shape = tuple[int | None, ...]
+# Sizes, None where they are not known.
+Shape = tuple[Any, ...]
 _serializable = keras.saving.register_keras_serializable(package="xtr_tf")
 
 

@@ -145,8 +145,8 @@ class CheckpointStore:
             self._state.read(str(checkpoint.directory / _STATE)).assert_consumed()
         except (AssertionError, ValueError, IndexError, RuntimeError, tf.errors.OpError) as error:
             raise InputError(
-                "A checkpoint is damaged, or does not fit this configuration or this version; remove it or choose "
-                f"another output folder. Received: {str(checkpoint.directory)!r}."
+                "A checkpoint is damaged, or does not fit this configuration or this version; remove it, or "
+                f"choose another output folder. Received: {str(checkpoint.directory)!r}."
             ) from error
 
     def all(self) -> list[StoredCheckpoint]:
