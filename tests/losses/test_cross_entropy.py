@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from xtr_tf.training.losses.objectives import in_batch_cross_entropy
-from xtr_tf.training.losses.scores import sum_of_max_scores, token_retrieval_scores
+from xtr_tf.training.losses.scores import maxsim_scores, token_retrieval_scores
 
 
 def axis_queries(similarities: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
@@ -28,7 +28,7 @@ def test_gradient_of_sum_of_max_is_the_papers(seed):
     masks = tf.ones([1, n], tf.bool), tf.ones([documents_count, m], tf.bool)
     with tf.GradientTape() as tape:
         tape.watch(documents)
-        scores = sum_of_max_scores(queries, masks[0], documents, masks[1])
+        scores = maxsim_scores(queries, masks[0], documents, masks[1])
         loss = loss_of(scores)
     probabilities = tf.nn.softmax(scores)[0].numpy()
     expected = np.zeros([documents_count, m, n])
@@ -70,7 +70,7 @@ def test_the_failure_of_sum_of_max_is_a_high_loss_under_token_retrieval():
     negatives = [np.where(np.arange(n)[:, None] == i, 0.81, 0.0) for i in range(n)]
     queries, documents = axis_queries(np.stack([positive, *negatives]))
     masks = tf.ones([1, n], tf.bool), tf.ones([n + 1, 1], tf.bool)
-    colbert = sum_of_max_scores(queries, masks[0], documents, masks[1])
+    colbert = maxsim_scores(queries, masks[0], documents, masks[1])
     np.testing.assert_allclose(colbert[0], [0.8] + [0.81 / n] * n, rtol=1e-6)
     xtr = token_retrieval_scores(queries, masks[0], documents, masks[1], k_train=1)
     np.testing.assert_allclose(xtr.scores[0], [0.0] + [0.81] * n, rtol=1e-6)

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.support.numbers import rounding
-from xtr_tf.training.losses.scores import sum_of_max_scores
+from xtr_tf.training.losses.scores import maxsim_scores
 
 
 @hypothesis.given(st.integers(0, 2**32), st.booleans())
@@ -25,7 +25,7 @@ def test_equals_the_reference(seed, static_shapes):
             if query_mask[q].any() and document_mask[d].any():
                 similarities = queries[q][query_mask[q]] @ documents[d][document_mask[d]].T
                 expected[q, d] = similarities.max(axis=1).mean()
-    scores = sum_of_max_scores(queries, query_mask, documents, document_mask, static_shapes=static_shapes)
+    scores = maxsim_scores(queries, query_mask, documents, document_mask, static_shapes=static_shapes)
     largest = np.abs(queries).sum(axis=-1).max() * np.abs(documents).max()
     np.testing.assert_allclose(scores, expected, rtol=0, atol=rounding(3 + n, largest))
 
@@ -37,7 +37,7 @@ def test_gradient_equals_that_of_plain_operations():
     weights = rng.normal(size=[3, 5]).astype(np.float32)
     with tf.GradientTape(persistent=True) as tape:
         tape.watch([queries, documents])
-        ours = sum_of_max_scores(queries, tf.ones([3, 4], bool), documents, tf.ones([5, 6], bool), block=2)
+        ours = maxsim_scores(queries, tf.ones([3, 4], bool), documents, tf.ones([5, 6], bool), block=2)
         similarities = tf.einsum("qnx,dmx->qndm", queries, documents)
         plain = tf.reduce_mean(tf.reduce_max(similarities, axis=-1), axis=1)
         ours, plain = tf.reduce_sum(ours * weights), tf.reduce_sum(plain * weights)

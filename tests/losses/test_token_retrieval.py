@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.support.numbers import rounding
-from xtr_tf.training.losses.scores import sum_of_max_scores, token_retrieval_scores
+from xtr_tf.training.losses.scores import maxsim_scores, token_retrieval_scores
 
 
 def reference(queries, query_mask, documents, document_mask, k_train, candidates):
@@ -134,7 +134,7 @@ def test_with_everything_retrieved_it_is_sum_of_max(k_train):
     query_mask = tf.constant([[True] * 4, [True, True, False, False]])
     document_mask = tf.sequence_mask([5, 3, 1], 5)
     result = token_retrieval_scores(queries, query_mask, documents, document_mask, k_train)
-    expected = sum_of_max_scores(queries, query_mask, documents, document_mask)
+    expected = maxsim_scores(queries, query_mask, documents, document_mask)
     np.testing.assert_allclose(result.scores, expected, rtol=0, atol=rounding(8 + 4))
 
 

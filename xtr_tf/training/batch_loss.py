@@ -1,6 +1,7 @@
 """The loss of one replica's queries against the documents of the whole global batch.
 
-Joins the parts of `xtr_tf.losses`; knows replicas, not the encoder.
+Joins the parts of `losses/`: this is where k_train, the temperature and the candidates of a run are
+applied. Knows replicas, not the encoder.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import tensorflow as tf
 from xtr_tf.config.schema import LossConfig
 from xtr_tf.training.data.batches import Batch
 from xtr_tf.training.losses.objectives import distillation_divergence, false_negatives, in_batch_cross_entropy
-from xtr_tf.training.losses.scores import TokenRetrieval, sum_of_max_scores, token_retrieval_scores
+from xtr_tf.training.losses.scores import TokenRetrieval, maxsim_scores, token_retrieval_scores
 from xtr_tf.training.strategy import gather_over_replicas
 
 
@@ -81,14 +82,14 @@ def batch_loss(
             candidates,
         )
     else:
-        scores = sum_of_max_scores(queries, query_mask, documents, document_mask, static_shapes=static_shapes)
+        scores = maxsim_scores(queries, query_mask, documents, document_mask, static_shapes=static_shapes)
 
     losses = in_batch_cross_entropy(scores, labels, candidates, config.temperature)
     best = tf.argmax(tf.where(candidates, scores, scores.dtype.min), axis=1, output_type=tf.int32)
     statistics["accuracy"] = tf.cast(best == labels, tf.float32)
     if config.distillation_weight:
-        own_scores = _own_scores(scores, labels, batch.teacher_scores)
-        divergences = distillation_divergence(own_scores, batch.teacher_scores, config.temperature)
+        student_scores = _labelled_scores(scores, labels, batch.teacher_scores)
+        divergences = distillation_divergence(student_scores, batch.teacher_scores, config.temperature)
         statistics["distillation"] = divergences
         losses += config.distillation_weight * divergences
 
@@ -118,7 +119,7 @@ def _is_tpu() -> bool:
     return isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
 
 
-def _own_scores(scores: tf.Tensor, labels: tf.Tensor, teacher_scores: tf.Tensor) -> tf.Tensor:
+def _labelled_scores(scores: tf.Tensor, labels: tf.Tensor, teacher_scores: tf.Tensor) -> tf.Tensor:
     """Scores of each query's positive and hard negatives, `[B, 1 + H]`."""
     batch_size, columns = teacher_scores.shape
     first = labels[0]

@@ -22,7 +22,7 @@ from xtr_tf.errors import InputError
 from xtr_tf.model.tokenizer import Tokenizer
 from xtr_tf.scoring.reference import rank_documents, xtr_scores
 from xtr_tf.training.data.sources import open_datasets
-from xtr_tf.training.losses.maxsim import document_maxima
+from xtr_tf.training.losses.maxsim import max_similarities
 
 _ENCODED_AT_ONCE = 32
 _QUERIES_AT_ONCE = 16
@@ -134,7 +134,7 @@ def exact_xtr_scores(
 def _maxima(queries: tf.Tensor, documents: tf.Tensor, document_mask: tf.Tensor, k_prime: int) -> Any:
     """`[Q, n, D]` best similarity of each query token in each document, `[Q, n]` k'-th of all tokens."""
     candidates = tf.ones([tf.shape(queries)[0], tf.shape(documents)[0]], tf.bool)
-    return document_maxima(queries, documents, document_mask, candidates, k_prime, block=_DOCUMENTS_AT_ONCE)
+    return max_similarities(queries, documents, document_mask, candidates, k_prime, block=_DOCUMENTS_AT_ONCE)
 
 
 def _encode_all(

@@ -1,4 +1,4 @@
-"""The best similarity of each query token in each document, and the k-th best over all of them.
+"""MaxSim: the best similarity of each query token in each document, and the k-th best of all tokens.
 
 Both scores of this package are sums of these maxima. All similarities together, `[Q·n, D·m]`,
 are what fills memory, so they are made for a block of documents at a time and thrown away: the
@@ -17,7 +17,7 @@ import tensorflow as tf
 _BLOCK_ELEMENTS = 2**20
 
 
-class DocumentMaxima(NamedTuple):
+class MaxSimilarities(NamedTuple):
     """What each query token found.
 
     Attributes:
@@ -31,7 +31,7 @@ class DocumentMaxima(NamedTuple):
     threshold: tf.Tensor
 
 
-def document_maxima(
+def max_similarities(
     queries: tf.Tensor,
     documents: tf.Tensor,
     document_mask: tf.Tensor,
@@ -39,8 +39,8 @@ def document_maxima(
     k: int = 0,
     recall: float = 1.0,
     block: int | None = None,
-) -> DocumentMaxima:
-    """Finds the maxima of `queries @ documents` per document.
+) -> MaxSimilarities:
+    """MaxSim per query token: the maximum of `queries @ documents` over each document's tokens.
 
     The gradient flows to the token that holds a maximum (the first one if several do), and
     none flows through `threshold`.
@@ -71,18 +71,18 @@ def document_maxima(
             _pad_documents(documents, layout),
             [layout.blocks, layout.block * layout.document_length, layout.dim],
         )
-        values, places, threshold = _forward(
+        values, winners, threshold = _forward(
             layout, rows, document_blocks, mask_blocks, candidate_blocks, k, recall
         )
 
         def gradient(d_values: tf.Tensor, d_threshold: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             del d_threshold  # The selection is a constant of the gradient.
-            d_rows, d_documents = _backward(layout, rows, document_blocks, places, d_values)
+            d_rows, d_documents = _backward(layout, rows, document_blocks, winners, d_values)
             return tf.reshape(d_rows, tf.shape(queries)), d_documents
 
         return (values, threshold), gradient
 
-    return DocumentMaxima(*maxima(queries, documents))
+    return MaxSimilarities(*maxima(queries, documents))
 
 
 class _Layout(NamedTuple):
@@ -136,10 +136,10 @@ def _forward(
     k: int,
     recall: float,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns maxima `[Q, n, D]`, their tokens `[blocks, rows, block]`, and thresholds `[Q, n]`."""
+    """Returns maxima `[Q, n, D]`, the winning tokens `[blocks, rows, block]`, and thresholds `[Q, n]`."""
 
     def visit(
-        i: tf.Tensor, best: tf.Tensor, values: tf.TensorArray, places: tf.TensorArray
+        i: tf.Tensor, best: tf.Tensor, values: tf.TensorArray, winners: tf.TensorArray
     ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray, tf.TensorArray]:
         similarities = tf.reshape(
             tf.matmul(rows, document_blocks[i], transpose_b=True),
@@ -151,12 +151,12 @@ def _forward(
             [layout.rows, layout.block, layout.document_length],
         )
         values = values.write(i, tf.reduce_max(similarities, axis=-1))
-        places = places.write(i, tf.argmax(similarities, axis=-1, output_type=tf.int32))
+        winners = winners.write(i, tf.argmax(similarities, axis=-1, output_type=tf.int32))
         if k:
             best = _merge_largest(best, tf.reshape(similarities, [layout.rows, -1]), k, recall)
-        return i + 1, best, values, places
+        return i + 1, best, values, winners
 
-    _, best, values, places = tf.while_loop(
+    _, best, values, winners = tf.while_loop(
         lambda i, *_: i < layout.blocks,
         visit,
         (
@@ -172,11 +172,11 @@ def _forward(
         [layout.queries, layout.query_length, layout.blocks * layout.block],
     )
     threshold = tf.reshape(tf.reduce_min(best, axis=-1), [layout.queries, layout.query_length])
-    return maxima[..., : layout.documents], places.stack(), threshold
+    return maxima[..., : layout.documents], winners.stack(), threshold
 
 
 def _backward(
-    layout: _Layout, rows: tf.Tensor, document_blocks: tf.Tensor, places: tf.Tensor, d_values: tf.Tensor
+    layout: _Layout, rows: tf.Tensor, document_blocks: tf.Tensor, winners: tf.Tensor, d_values: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the gradients of the rows `[rows, dim]` and of the documents `[D, m, dim]`."""
     missing = layout.blocks * layout.block - layout.documents
@@ -187,10 +187,10 @@ def _backward(
     def visit(
         i: tf.Tensor, d_rows: tf.Tensor, d_documents: tf.TensorArray
     ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
-        tokens = places[i] + starts
+        tokens = winners[i] + starts
         weight = weight_blocks[i]
-        found = tf.gather(document_blocks[i], tokens)
-        d_rows += tf.squeeze(tf.matmul(weight[:, None, :], found), axis=1)
+        vectors = tf.gather(document_blocks[i], tokens)
+        d_rows += tf.squeeze(tf.matmul(weight[:, None, :], vectors), axis=1)
         pulls = weight[:, :, None] * rows[:, None, :]
         d_block = tf.math.unsorted_segment_sum(pulls, tokens, layout.block * layout.document_length)
         return i + 1, d_rows, d_documents.write(i, d_block)
@@ -219,7 +219,7 @@ def _merge_largest(best: tf.Tensor, similarities: tf.Tensor, k: int, recall: flo
     return tf.math.top_k(tf.concat([best, similarities], axis=1), k, sorted=False).values
 
 
-def packed_maxima(
+def packed_max_similarities(
     queries: tf.Tensor,
     query_mask: tf.Tensor,
     documents: tf.Tensor,
@@ -228,11 +228,11 @@ def packed_maxima(
     k: int = 0,
     recall: float = 1.0,
     block: int | None = None,
-) -> DocumentMaxima:
+) -> MaxSimilarities:
     """The maxima of real query tokens; those of padding, and its thresholds, are `-inf`.
 
     The number of real tokens is a size that only the data tells, which XLA cannot compile: there,
-    call `document_maxima`.
+    call `max_similarities`.
 
     Args:
         queries: `[Q, n, dim]`.
@@ -241,20 +241,19 @@ def packed_maxima(
         document_mask: `[D, m]`, true at real tokens.
         candidates: `[Q, D]`, false where a document must be invisible to a query.
         k: Rank of the threshold; 0 leaves it at `-inf`.
-        recall: As for `document_maxima`.
-        block: As for `document_maxima`.
+        recall: As for `max_similarities`.
+        block: As for `max_similarities`.
     """
-    places = tf.cast(tf.where(query_mask), tf.int32)
-    rows = tf.gather_nd(queries, places)[:, None, :]
-    found = document_maxima(
-        rows, documents, document_mask, tf.gather(candidates, places[:, 0]), k, recall, block
+    positions = tf.cast(tf.where(query_mask), tf.int32)
+    tokens = tf.gather_nd(queries, positions)[:, None, :]
+    values, threshold = max_similarities(
+        tokens, documents, document_mask, tf.gather(candidates, positions[:, 0]), k, recall, block
     )
-    shape = tf.shape(query_mask)
-    numbers = tf.scatter_nd(places, tf.range(tf.shape(places)[0]) + 1, shape)
-    return DocumentMaxima(_unpack(found.values[:, 0], numbers), _unpack(found.threshold[:, 0], numbers))
+    row_numbers = tf.scatter_nd(positions, tf.range(tf.shape(positions)[0]) + 1, tf.shape(query_mask))
+    return MaxSimilarities(_unpack(values[:, 0], row_numbers), _unpack(threshold[:, 0], row_numbers))
 
 
-def _unpack(values: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-    """`[rows, ...]` to `[Q, n, ...]`; `numbers` are rows from 1, 0 at padding."""
+def _unpack(values: tf.Tensor, row_numbers: tf.Tensor) -> tf.Tensor:
+    """`[rows, ...]` to `[Q, n, ...]`; `row_numbers` `[Q, n]` count from 1 and are 0 at padding."""
     padding = tf.fill(tf.concat([[1], tf.shape(values)[1:]], axis=0), -float("inf"))
-    return tf.gather(tf.concat([padding, values], axis=0), numbers)
+    return tf.gather(tf.concat([padding, values], axis=0), row_numbers)

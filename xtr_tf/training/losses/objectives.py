@@ -1,4 +1,7 @@
-"""Cross entropy of scores over the documents of a batch; knows nothing of how they were scored."""
+"""What is minimised: cross entropy over a batch's documents, and divergence from a teacher.
+
+Also which documents are left out as false negatives. Knows nothing of how documents were scored.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""f_XTR: a score from only those document tokens that a query token retrieves within the batch.
+"""f_XTR and f_ColBERT of every query and document of a batch, from the MaxSim of `maxsim.py`.
 
-[XTR](https://arxiv.org/abs/2304.01982), section 3.1. A document token counts for a query token
+f_XTR counts only those document tokens that a query token retrieves within the batch
+([XTR](https://arxiv.org/abs/2304.01982), section 3.1). A document token counts for a query token
 iff their similarity is at least the k_train-th largest that this query token has with all
 document tokens of the batch: tokens that tie with the threshold are all retrieved, whatever
 their order, and so on every device alike.
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from xtr_tf.training.losses.maxsim import document_maxima, packed_maxima
+from xtr_tf.training.losses.maxsim import max_similarities, packed_max_similarities
 
 
 class TokenRetrieval(NamedTuple):
@@ -69,21 +70,22 @@ def token_retrieval_scores(
             nothing. The scores are the same.
     """
     if candidates is None:
-        candidates = tf.ones([tf.shape(queries)[0], tf.shape(documents)[0]], tf.bool)
+        candidates = _everything(queries, documents)
     if static_shapes:
-        found = document_maxima(queries, documents, document_mask, candidates, k_train, recall, block)
+        maxima, threshold = max_similarities(
+            queries, documents, document_mask, candidates, k_train, recall, block
+        )
     else:
-        found = packed_maxima(
+        maxima, threshold = packed_max_similarities(
             queries, query_mask, documents, document_mask, candidates, k_train, recall, block
         )
-    maxima, threshold = found
     retrieved = query_mask[:, :, None] & tf.math.is_finite(maxima) & (maxima >= threshold[:, :, None])
     retrieving_tokens = tf.reduce_sum(tf.cast(retrieved, tf.float32), axis=1)
     totals = tf.reduce_sum(tf.where(retrieved, maxima, 0.0), axis=1)
     return TokenRetrieval(totals / tf.maximum(retrieving_tokens, 1.0), retrieving_tokens, threshold)
 
 
-def sum_of_max_scores(
+def maxsim_scores(
     queries: tf.Tensor,
     query_mask: tf.Tensor,
     documents: tf.Tensor,
@@ -91,13 +93,13 @@ def sum_of_max_scores(
     block: int | None = None,
     static_shapes: bool = True,
 ) -> tf.Tensor:
-    """Scores every query against every document.
+    """f_ColBERT: scores every query against every document by the mean of its tokens' MaxSim.
 
     Example:
     ```python
     queries = tf.math.l2_normalize(tf.random.normal([2, 4, 128]), axis=-1)
     documents = tf.math.l2_normalize(tf.random.normal([3, 8, 128]), axis=-1)
-    scores = sum_of_max_scores(queries, tf.ones([2, 4], bool), documents, tf.ones([3, 8], bool))  # [2, 3]
+    scores = maxsim_scores(queries, tf.ones([2, 4], bool), documents, tf.ones([3, 8], bool))  # [2, 3]
     ```
 
     Args:
@@ -111,12 +113,19 @@ def sum_of_max_scores(
     Returns:
         `[Q, D]`, 0 for a document or a query without tokens.
     """
-    candidates = tf.ones([tf.shape(queries)[0], tf.shape(documents)[0]], tf.bool)
+    candidates = _everything(queries, documents)
     if static_shapes:
-        maxima = document_maxima(queries, documents, document_mask, candidates, block=block).values
+        maxima, _ = max_similarities(queries, documents, document_mask, candidates, block=block)
     else:
-        maxima = packed_maxima(queries, query_mask, documents, document_mask, candidates, block=block).values
+        maxima, _ = packed_max_similarities(
+            queries, query_mask, documents, document_mask, candidates, block=block
+        )
     counted = query_mask[:, :, None] & tf.math.is_finite(maxima)
     totals = tf.reduce_sum(tf.where(counted, maxima, 0.0), axis=1)
     lengths = tf.reduce_sum(tf.cast(query_mask, tf.float32), axis=1, keepdims=True)
     return totals / tf.maximum(lengths, 1.0)
+
+
+def _everything(queries: tf.Tensor, documents: tf.Tensor) -> tf.Tensor:
+    """Every document as a candidate of every query, `[Q, D]`."""
+    return tf.ones([tf.shape(queries)[0], tf.shape(documents)[0]], tf.bool)
