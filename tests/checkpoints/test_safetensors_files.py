@@ -121,8 +121,8 @@ def test_shards_are_joined(tmp_path: Path) -> None:
         ("{", "JSON with a `weight_map`"),
         ("[]", "JSON with a `weight_map`"),
         ('{"weight_map": 3}', "JSON with a `weight_map`"),
-        ('{"weight_map": {"a": "3.safetensors"}}', "beside the index.*3.safetensors"),
-        ('{"weight_map": {"a": "../1.safetensors"}}', "beside the index.*1.safetensors"),
+        ('{"weight_map": {"a": "3.safetensors"}}', "next to the index.*3.safetensors"),
+        ('{"weight_map": {"a": "../1.safetensors"}}', "next to the index.*1.safetensors"),
         ('{"weight_map": {"a": "1.safetensors", "c": "2.safetensors"}}', "in no shard.*'c'"),
     ],
 )

@@ -120,7 +120,7 @@ def _read_tokenizer(checkpoint: Checkpoint, path: str, config: EncoderConfig) ->
     if file is None or not file.is_file():
         raise InputError(
             "The checkpoint's SentencePiece model is needed too; give its path as the tokenizer's model. "
-            f"Received: {str(file) if file else f'none beside {checkpoint.path}'!r}."
+            f"Received: {str(file) if file else f'none next to {checkpoint.path}'!r}."
         )
     model = SentencePieceModel.read(file)
     if len(model) > config.vocabulary_size:

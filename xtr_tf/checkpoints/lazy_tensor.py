@@ -1,6 +1,6 @@
 """A tensor in a file that is known by shape and dtype, and read only when asked for.
 
-Must not know any file format: each reader makes these, and everything after it uses them alone.
+Must not know any file format: each reader makes these, and what comes after uses nothing else.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LazyTensor:
     Attributes:
         shape: Its dimensions as stored.
         dtype: The name of its element type, such as `float32` or `bfloat16`.
-        read: Returns the values, memory-mapped where the format allows it. Every call reads anew,
+        read: Returns the values, memory-mapped where the format allows it. Every call reads again,
             so that nothing is held between calls.
     """
 

@@ -90,7 +90,7 @@ def infer_config(shapes: Mapping[str, tuple[int, ...]], gin_file: Path | None) -
 
     Args:
         shapes: Canonical name to shape, for the tensors that were found.
-        gin_file: The gin file beside the checkpoint, consulted for the activation alone.
+        gin_file: The gin file next to the checkpoint, consulted only for the activation.
 
     Raises:
         InputError: Tensors that are needed for it are missing, or the activation is another one.

@@ -172,7 +172,7 @@ def read_shards(index: Path, read_file: Callable[[Path], dict[str, LazyTensor]])
     absent = [file for file in files if not (index.parent / file).is_file()]
     if outside or absent:
         raise InputError(
-            "Every shard must lie beside the index that names it; fetch those that are missing. "
+            "Every shard must lie next to the index that names it; fetch those that are missing. "
             f"Received: {sorted({*outside, *absent})!r} in {str(index)!r}."
         )
     tensors: dict[str, LazyTensor] = {}

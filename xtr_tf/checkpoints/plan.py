@@ -127,7 +127,7 @@ def _find_config(
         return infer_config(shapes, checkpoint.config_file)
     if checkpoint.config_file is None:
         raise InputError(
-            "A Hugging Face checkpoint needs its `config.json` beside it, or the name of a preset. "
+            "A Hugging Face checkpoint needs its `config.json` next to it, or the name of a preset. "
             f"Received: {str(checkpoint.path)!r}."
         )
     return read_hugging_face_config(checkpoint.config_file)
@@ -168,7 +168,7 @@ def inspect_tensors(checkpoint: Checkpoint, plan: ImportPlan | None) -> list[Ins
 
     Args:
         checkpoint: The opened checkpoint.
-        plan: What an import would do; None if that cannot be said, then names alone are judged.
+        plan: What an import would do; None if that cannot be said, then only names are judged.
     """
     rows = [
         InspectedTensor(name, tensor.shape, tensor.dtype, *_judge(name, checkpoint.naming, plan))

@@ -159,7 +159,7 @@ def _tree(path: Path, mapped: mmap.mmap, unpacker: Any, depth: int) -> Any:
 
 
 def _array_description(kind: int, content: bytes) -> _Array | None:
-    """What an extension holds: for arrays `[shape, dtype, values]`, of which the values are left alone."""
+    """What an extension holds: for arrays `[shape, dtype, values]`, of which the values are not looked at."""
     import msgpack
 
     if kind not in _ARRAY_EXTENSIONS:

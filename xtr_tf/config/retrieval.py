@@ -30,7 +30,7 @@ class EncodingConfig:
         overlap: Tokens that two neighbouring passages of a long document share; None means an
             eighth of the passage.
         dtype: What vectors are stored as, `float16` or `bfloat16`.
-        keep_text: Whether to keep texts beside the vectors, for display with the results.
+        keep_text: Whether to keep texts next to the vectors, for display with the results.
         batch_tokens: Tokens encoded at once, padding included.
         skip_punctuation: Leaves out pieces of nothing but punctuation.
         skip_pieces: Leaves out these pieces, written as in the vocabulary (`▁the`).
@@ -80,7 +80,7 @@ class EncodingConfig:
         return dataclasses.replace(self, passage_length=length, overlap=overlap)
 
     def vector_settings(self) -> dict[str, Any]:
-        """What, beside the encoder, decides which vectors a document gets and how they are stored."""
+        """What, besides the encoder, decides which vectors a document gets and how they are stored."""
         settings = dataclasses.asdict(self)
         del settings["keep_text"], settings["batch_tokens"]
         settings["skip_pieces"] = sorted(set(self.skip_pieces))

@@ -243,7 +243,7 @@ class TrainingConfig:
         weight_decay: Of AdamW.
         gradient_clip: Largest global norm of the gradient; 0 leaves it as it is.
         checkpoint_every: Steps between checkpoints.
-        keep_checkpoints: Latest checkpoints kept, beside the best.
+        keep_checkpoints: Latest checkpoints kept, besides the best.
         evaluate_every: Steps between searches of the development sets.
         dev_metric: The metric, averaged over development sets, that decides the best checkpoint.
         dev_k_prime: Tokens each query token retrieves in these searches.

@@ -1,6 +1,6 @@
-"""SentencePiece in the graph: strings to ids of static length, and ids back to pieces and places.
+"""SentencePiece in the graph: strings to ids of static length, and ids back to pieces and their offsets.
 
-Knows text and ids alone; what an id's vector is belongs to the encoder.
+Knows only text and ids; what an id's vector is belongs to the encoder.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Tokenizer(tf.Module):
         return tf.where(known, strings, "")
 
     def document_text(self, title: tf.Tensor, text: tf.Tensor) -> tf.Tensor:
-        """The string a document is encoded from, `"{title} {text}"`, or the text alone if untitled."""
+        """The string a document is encoded from, `"{title} {text}"`, or only the text if untitled."""
         return tf.where(tf.equal(title, ""), text, tf.strings.join([title, text], separator=" "))
 
     def _prepare(self, strings: tf.Tensor) -> tf.Tensor:

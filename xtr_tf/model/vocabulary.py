@@ -1,4 +1,8 @@
-"""Training a SentencePiece vocabulary of the kind mT5 has. Needs no TensorFlow."""
+"""SentencePiece vocabularies of the kind T5 has: `.model` files read, trained and trimmed.
+
+Knows pieces and texts, and needs no TensorFlow. Which ids a text gets in the graph is the tokenizer's
+business, which rows of an embedding go with a trimmed vocabulary the importer's.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,71 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import sentencepiece
 
 from xtr_tf.collections.corpus import CorpusReader
 from xtr_tf.errors import InputError
 from xtr_tf.files import write_atomically
+
+
+def _sentencepiece() -> Any:
+    """The package, which searching does not need."""
+    try:
+        import sentencepiece
+    except ImportError as error:
+        raise InputError(
+            "Training vocabularies and importing or exporting checkpoints need the sentencepiece package; "
+            "install xtr-tf[train]. Received: an installation without it."
+        ) from error
+    return sentencepiece
+
+
+class SentencePieceModel:
+    """The content of a `.model` file.
+
+    Args:
+        content: The file's bytes.
+        origin: Where they are from, for messages.
+
+    Attributes:
+        content: The file's bytes.
+        proto: The `ModelProto` that they are.
+        processor: A `SentencePieceProcessor` of them.
+
+    Raises:
+        InputError: It is no such file, or its first piece is not the padding of T5's vocabularies.
+    """
+
+    def __init__(self, content: bytes, origin: str) -> None:
+        sentencepiece = _sentencepiece()
+        from sentencepiece import sentencepiece_model_pb2
+
+        self.content = content
+        self.proto: Any = sentencepiece_model_pb2.ModelProto()
+        try:
+            self.processor = sentencepiece.SentencePieceProcessor(model_proto=content)
+            self.proto.ParseFromString(content)
+            ids = [self.processor.pad_id(), self.processor.eos_id(), self.processor.unk_id()]
+        except (RuntimeError, TypeError) as error:
+            raise InputError(f"The tokenizer must be a SentencePiece model. Received: {origin!r}.") from error
+        if ids[0] != 0 or min(ids) < 0:
+            raise InputError(
+                "The tokenizer must have padding as its first piece, and pieces for the end of a sequence "
+                f"and the unknown, as T5's have. Received: ids {ids} in {origin!r}."
+            )
+        self.pad_id, self.eos_id, self.unk_id = ids
+
+    @classmethod
+    def read(cls, file: Path) -> SentencePieceModel:
+        """Opens a file."""
+        return cls(file.read_bytes(), str(file))
+
+    def __len__(self) -> int:
+        return len(self.proto.pieces)
+
+    def piece(self, index: int) -> str:
+        """The piece of an id."""
+        return self.proto.pieces[index].piece
+
 
 # The trainer draws this many lines at random from larger corpora.
 _MAX_LINES = 5_000_000
@@ -45,6 +109,7 @@ def train_vocabulary(
     Raises:
         InputError: There is no text, or too little or too much of it for the size.
     """
+    sentencepiece = _sentencepiece()
     lines = _Lines(texts, lowercase)
     model = io.BytesIO()
     sentencepiece.set_random_generator_seed(0)
@@ -117,58 +182,6 @@ def write_vocabulary(path: Path, content: bytes) -> None:
     write_atomically(path, content)
 
 
-class SentencePieceModel:
-    """The content of a `.model` file.
-
-    Args:
-        content: The file's bytes.
-        origin: Where they are from, for messages.
-
-    Attributes:
-        content: The file's bytes.
-        proto: The `ModelProto` that they are.
-        processor: A `SentencePieceProcessor` of them.
-
-    Raises:
-        InputError: It is no such file, or its first piece is not the padding of T5's vocabularies.
-    """
-
-    def __init__(self, content: bytes, origin: str) -> None:
-        try:
-            from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
-        except ImportError as error:
-            raise InputError(
-                "Importing and exporting checkpoints needs the sentencepiece package; install xtr-tf[train]. "
-                f"Received: {origin!r}."
-            ) from error
-        self.content = content
-        self.proto: Any = sentencepiece_model_pb2.ModelProto()
-        try:
-            self.processor = SentencePieceProcessor(model_proto=content)
-            self.proto.ParseFromString(content)
-            ids = [self.processor.pad_id(), self.processor.eos_id(), self.processor.unk_id()]
-        except (RuntimeError, TypeError) as error:
-            raise InputError(f"The tokenizer must be a SentencePiece model. Received: {origin!r}.") from error
-        if ids[0] != 0 or min(ids) < 0:
-            raise InputError(
-                "The tokenizer must have padding as its first piece, and pieces for the end of a sequence "
-                f"and the unknown, as T5's have. Received: ids {ids} in {origin!r}."
-            )
-        self.pad_id, self.eos_id, self.unk_id = ids
-
-    @classmethod
-    def read(cls, file: Path) -> SentencePieceModel:
-        """Opens a file."""
-        return cls(file.read_bytes(), str(file))
-
-    def __len__(self) -> int:
-        return len(self.proto.pieces)
-
-    def piece(self, index: int) -> str:
-        """The piece of an id."""
-        return self.proto.pieces[index].piece
-
-
 _TEXTS_A_BATCH = 4096
 
 
@@ -201,7 +214,7 @@ def trim_vocabulary(model: SentencePieceModel, texts: Iterable[str], *, lowercas
 
 
 def keep_best_pieces(model: SentencePieceModel, count: int, *, lowercase: bool) -> TrimmedVocabulary:
-    """Keeps the `count` pieces of the highest score, and what every vocabulary needs beside them.
+    """Keeps the `count` pieces of the highest score, and what every vocabulary needs besides.
 
     Args:
         model: A model of the unigram kind, as T5's and mT5's are.

@@ -120,7 +120,7 @@ class CheckpointStore:
     Args:
         directory: Folder of the checkpoints; made when the first is saved.
         state: What to save and restore.
-        keep: How many of the latest to keep, beside the best.
+        keep: How many of the latest to keep, besides the best.
     """
 
     def __init__(self, directory: Path, state: tf.train.Checkpoint, keep: int) -> None:

@@ -54,7 +54,7 @@ class TrainingStep:
         is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
         compiles = config.training.jit_compile and not is_tpu
         # XLA has no collectives on CPUs, and its top-k there is slower than TensorFlow's own: compile
-        # the encoder alone, and the whole step only where one accelerator makes it.
+        # only the encoder, and the whole step only where one accelerator makes it.
         whole = (
             compiles and strategy.num_replicas_in_sync == 1 and bool(tf.config.list_physical_devices("GPU"))
         )
