@@ -89,7 +89,7 @@ def tiny_corpus(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> T
     import tensorflow as tf
 
     from xtr_tf.collections.document import Document, DocumentRecord
-    from xtr_tf.config.schema import EncoderConfig, TokenizerConfig
+    from xtr_tf.config.model import EncoderConfig, TokenizerConfig
     from xtr_tf.model.encoder import Encoder
     from xtr_tf.model.tokenizer import Tokenizer
 

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from tfx_pipeline.vertex_config import VertexConfig
 from xtr_tf.config.loading import from_mapping, load_as, to_mapping
-from xtr_tf.config.retrieval import EncodingConfig, SearchDefaults
-from xtr_tf.config.schema import IndexConfig, RunConfig, require
-from xtr_tf.errors import InputError
+from xtr_tf.config.retrieval import EncodingConfig, IndexConfig, SearchDefaults
+from xtr_tf.config.training import RunConfig
+from xtr_tf.errors import InputError, require
 from xtr_tf.evaluation.metrics import JUDGED_METRICS
 from xtr_tf.model.folder import TOKENIZER_FILE
 from xtr_tf.vectors.encode import SHARD_CHARACTERS

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import ClassVar
 
-from xtr_tf.config.schema import require
+from xtr_tf.errors import require
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from workload import make_queries, write_vectors
 
-from xtr_tf.config.schema import IndexConfig
+from xtr_tf.config.retrieval import IndexConfig
 from xtr_tf.index.build import build_index
 from xtr_tf.vectors.store import TokenVectors
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xtr_tf.config.schema import IndexConfig
+from xtr_tf.config.retrieval import IndexConfig
 from xtr_tf.index.rules import SEARCHED_SHARE, TOKENS_PER_K_PRIME, number_of_leaves, sample_size
 from xtr_tf.runtime import peak_resident_bytes
 from xtr_tf.vectors.store import TokenVectors

@@ -30,7 +30,7 @@ RESCORED = {"scann-int8": ((8, 20), (16, 20), (16, 40), (32, 40), (32, 100), (80
 
 
 def build(tokens: TokenSet, folder: Path) -> None:
-    from xtr_tf.config.schema import IndexConfig
+    from xtr_tf.config.retrieval import IndexConfig
     from xtr_tf.index.build import build_index
     from xtr_tf.index.quantizer import train_quantizer
     from xtr_tf.index.vector_source import ArrayVectors

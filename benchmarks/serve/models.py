@@ -21,8 +21,9 @@ import sentencepiece
 import tensorflow as tf
 
 from xtr_tf.collections.document import Document, DocumentRecord
+from xtr_tf.config.model import TokenizerConfig
 from xtr_tf.config.presets import ENCODER_PRESETS
-from xtr_tf.config.schema import IndexConfig, TokenizerConfig
+from xtr_tf.config.retrieval import IndexConfig
 from xtr_tf.index.build import build_index
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.folder import save_encoder

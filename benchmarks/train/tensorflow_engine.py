@@ -9,7 +9,7 @@ from engine_loop import peak_mib, read_batches, serve
 from safetensors.numpy import load_file
 from workload import BATCH_SIZE, K_TRAIN, SHAPES
 
-from xtr_tf.config.schema import LossConfig, RunConfig, TrainingConfig
+from xtr_tf.config.training import LossConfig, RunConfig, TrainingConfig
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.training.batch_loss import batch_loss
 from xtr_tf.training.data.batches import Batch

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
+from xtr_tf.config.model import EncoderConfig
 from xtr_tf.config.presets import ENCODER_PRESETS
-from xtr_tf.config.schema import EncoderConfig
 from xtr_tf.model.weights import initial_weight, weight_shapes
 
 BATCH_SIZE = 32

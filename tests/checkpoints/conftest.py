@@ -15,7 +15,7 @@ import pytest
 import sentencepiece
 from safetensors import safe_open
 
-from xtr_tf.config.schema import TokenizerConfig
+from xtr_tf.config.model import TokenizerConfig
 
 
 class Expected(NamedTuple):

@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 from tests.support.processes import call_command, run_command
 from xtr_tf.checkpoints.naming import HUGGING_FACE
 from xtr_tf.checkpoints.safetensors import SafetensorsWriter, row_blocks
-from xtr_tf.config.schema import EncoderConfig
+from xtr_tf.config.model import EncoderConfig
 from xtr_tf.model.weights import weight_shapes
 
 
@@ -146,7 +146,7 @@ def write_large_checkpoint(folder: Path) -> Path:
 MEASURED_IMPORT = """
 import sys
 import sentencepiece, xtr_tf.checkpoints.importing as importing
-from xtr_tf.config.schema import TokenizerConfig
+from xtr_tf.config.model import TokenizerConfig
 from xtr_tf.runtime import peak_resident_bytes as peak
 before = peak()
 source, out, tokenizer = sys.argv[1:]

@@ -15,8 +15,8 @@ from safetensors.numpy import load_file
 
 from xtr_tf.checkpoints.exporting import export_checkpoint
 from xtr_tf.checkpoints.importing import import_checkpoint
+from xtr_tf.config.model import TokenizerConfig
 from xtr_tf.config.presets import ENCODER_PRESETS
-from xtr_tf.config.schema import TokenizerConfig
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.folder import load_encoder, save_encoder
 from xtr_tf.model.tokenizer import Tokenizer

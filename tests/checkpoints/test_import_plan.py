@@ -15,8 +15,8 @@ from xtr_tf.checkpoints.model_config import check_projection_config, infer_confi
 from xtr_tf.checkpoints.naming import MESH_TENSORFLOW
 from xtr_tf.checkpoints.opening import Checkpoint, open_checkpoint
 from xtr_tf.checkpoints.plan import inspect_tensors, plan_import
+from xtr_tf.config.model import EncoderConfig
 from xtr_tf.config.presets import ENCODER_PRESETS
-from xtr_tf.config.schema import EncoderConfig
 from xtr_tf.errors import InputError
 from xtr_tf.model.weights import weight_shapes
 

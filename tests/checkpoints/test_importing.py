@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from xtr_tf.checkpoints.importing import import_checkpoint
 from xtr_tf.checkpoints.safetensors import read_safetensors
-from xtr_tf.config.schema import TokenizerConfig
+from xtr_tf.config.model import TokenizerConfig
 from xtr_tf.errors import InputError
 from xtr_tf.model.folder import load_encoder
 

@@ -210,7 +210,11 @@ def copy_with(
         ({}, zipfile.ZIP_DEFLATED, "compressed"),
         ({"data.pkl": None}, zipfile.ZIP_STORED, "0 usable data.pkl"),
         ({"byteorder": b"big"}, zipfile.ZIP_STORED, "little-endian"),
-        ({"data.pkl": pickle.dumps([1], 2)}, zipfile.ZIP_STORED, r"tensors and nothing else. Received: \['list'\]"),
+        (
+            {"data.pkl": pickle.dumps([1], 2)},
+            zipfile.ZIP_STORED,
+            r"dictionary of tensors. Received: \['list'\]",
+        ),
         ({"data.pkl": pickle.dumps({"epoch": 1}, 2)}, zipfile.ZIP_STORED, r"Received: \['epoch'\]"),
         ({"data/0": None}, zipfile.ZIP_STORED, "'linear.weight', which is not complete"),
         ({"data/0": bytes(8000)}, zipfile.ZIP_STORED, "'linear.weight', which is not complete"),

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from tfx_pipeline.config import PipelineConfig, load_pipeline_config
 from xtr_tf.config.loading import from_mapping, load_as, load_config, to_mapping
+from xtr_tf.config.model import EncoderConfig
 from xtr_tf.config.presets import ENCODER_PRESETS, RUN_PRESETS
-from xtr_tf.config.schema import EncoderConfig, IndexConfig, RunConfig
+from xtr_tf.config.retrieval import IndexConfig
+from xtr_tf.config.training import RunConfig
 from xtr_tf.errors import InputError
 
 

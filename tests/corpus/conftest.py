@@ -64,7 +64,7 @@ def vocabulary(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 @pytest.fixture(scope="session")
 def model(vocabulary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a random encoder of 16-dimensional vectors; passages have 64 tokens."""
-    from xtr_tf.config.schema import EncoderConfig, TokenizerConfig
+    from xtr_tf.config.model import EncoderConfig, TokenizerConfig
     from xtr_tf.model.encoder import Encoder
     from xtr_tf.model.folder import save_encoder
     from xtr_tf.model.tokenizer import Tokenizer

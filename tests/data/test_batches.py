@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xtr_tf.config.schema import DataConfig, SourceConfig
+from xtr_tf.config.training import DataConfig, SourceConfig
 from xtr_tf.errors import InputError
 from xtr_tf.training.data.batches import Batch, batch_dataset
 from xtr_tf.training.data.sampling import TrainingData

@@ -18,7 +18,7 @@ from xtr_tf.collections.corpus import CorpusReader
 from xtr_tf.collections.document import Document
 from xtr_tf.collections.judgements import read_judgements
 from xtr_tf.collections.loading import load_datasets
-from xtr_tf.config.schema import SourceConfig
+from xtr_tf.config.training import SourceConfig
 from xtr_tf.errors import InputError
 from xtr_tf.training.data.examples import TrainingExample
 from xtr_tf.training.data.sources import open_datasets, open_source

@@ -12,7 +12,8 @@ import pytest
 from xtr_tf.collections.bad_records import BadRecords
 from xtr_tf.collections.document import Document
 from xtr_tf.collections.lines import read_lines, read_quoted
-from xtr_tf.config.schema import DataConfig, SourceConfig, TokenizerConfig
+from xtr_tf.config.model import TokenizerConfig
+from xtr_tf.config.training import DataConfig, SourceConfig
 from xtr_tf.errors import InputError
 from xtr_tf.training.data.examples import TrainingExample
 from xtr_tf.training.data.sources import open_datasets, open_source

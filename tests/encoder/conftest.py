@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from xtr_tf.config.schema import EncoderConfig
+from xtr_tf.config.model import EncoderConfig
 from xtr_tf.model.encoder import Encoder
 
 SMALL = EncoderConfig(

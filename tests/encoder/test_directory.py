@@ -10,7 +10,7 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 
-from xtr_tf.config.schema import TokenizerConfig
+from xtr_tf.config.model import TokenizerConfig
 from xtr_tf.errors import InputError
 from xtr_tf.files import atomic_directory
 from xtr_tf.model.encoder import Encoder

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 from safetensors import safe_open
 
-from xtr_tf.config.schema import EncoderConfig
+from xtr_tf.config.model import EncoderConfig
 from xtr_tf.model.encoder import Encoder
 
 TOLERANCE = 2e-5

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests.support.numbers import network_rounding
-from xtr_tf.config.schema import EncoderConfig
+from xtr_tf.config.model import EncoderConfig
 
 
 def bucket(distance: int, buckets: int, max_distance: int) -> int:

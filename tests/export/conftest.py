@@ -25,7 +25,7 @@ def directories(tiny_corpus: Any, built_once: Callable[..., Path]) -> Path:
 
 
 def write_directories(tiny_corpus: Any, root: Path) -> None:
-    from xtr_tf.config.schema import IndexConfig
+    from xtr_tf.config.retrieval import IndexConfig
     from xtr_tf.index.build import build_index
     from xtr_tf.model.folder import save_encoder
     from xtr_tf.vectors.shard import ShardArrays

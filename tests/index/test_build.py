@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.numbers import rounding
-from xtr_tf.config.schema import IndexConfig
+from xtr_tf.config.retrieval import IndexConfig
 from xtr_tf.errors import InputError
 from xtr_tf.index import build
 from xtr_tf.index.build import build_index

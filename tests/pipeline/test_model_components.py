@@ -18,8 +18,7 @@ from tfx_pipeline.components.retriever_exporter import RetrieverExporterExecutor
 from tfx_pipeline.config import settings_to_json
 from tfx_pipeline.data.example_gen import document_example
 from xtr_tf.collections.document import Document
-from xtr_tf.config.retrieval import EncodingConfig, SearchDefaults
-from xtr_tf.config.schema import IndexConfig
+from xtr_tf.config.retrieval import EncodingConfig, IndexConfig, SearchDefaults
 from xtr_tf.errors import InputError
 from xtr_tf.index.folder import TokenIndex
 from xtr_tf.model.folder import load_encoder, save_encoder

@@ -19,7 +19,7 @@ from tfx_pipeline.components.trainer import run_fn
 from tfx_pipeline.components.transform import preprocessing_fn
 from xtr_tf.collections.bad_records import BadRecords
 from xtr_tf.config.loading import to_mapping
-from xtr_tf.config.schema import DataConfig, RunConfig, SourceConfig, TrainingConfig
+from xtr_tf.config.training import DataConfig, RunConfig, SourceConfig, TrainingConfig
 from xtr_tf.errors import InputError
 from xtr_tf.model.folder import load_encoder, save_encoder
 from xtr_tf.training.data.batches import batch_dataset

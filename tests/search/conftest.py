@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xtr_tf.config.schema import IndexConfig
+from xtr_tf.config.retrieval import IndexConfig
 from xtr_tf.index.build import build_index
 from xtr_tf.index.vector_source import ArrayVectors
 

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from xtr_tf.config.schema import TokenizerConfig
+from xtr_tf.config.model import TokenizerConfig
 from xtr_tf.model.tokenizer import Tokenizer
 from xtr_tf.model.vocabulary import train_vocabulary
 

@@ -13,15 +13,8 @@ import pytest
 
 @pytest.fixture(scope="session")
 def base_run(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    from xtr_tf.config.schema import (
-        DataConfig,
-        EncoderConfig,
-        LossConfig,
-        RunConfig,
-        SourceConfig,
-        TokenizerSettings,
-        TrainingConfig,
-    )
+    from xtr_tf.config.model import EncoderConfig, TokenizerSettings
+    from xtr_tf.config.training import DataConfig, LossConfig, RunConfig, SourceConfig, TrainingConfig
     from xtr_tf.model.vocabulary import train_vocabulary
 
     atlas = repository / "examples" / "atlas"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xtr_tf.config.schema import LossConfig
+from xtr_tf.config.training import LossConfig
 from xtr_tf.training.batch_loss import batch_loss
 from xtr_tf.training.data.batches import Batch
 from xtr_tf.training.losses.objectives import in_batch_cross_entropy

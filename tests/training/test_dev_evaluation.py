@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xtr_tf.config.schema import DataConfig, SourceConfig
+from xtr_tf.config.training import DataConfig, SourceConfig
 from xtr_tf.errors import InputError
 from xtr_tf.training.dev_evaluation import DevEvaluation, exact_xtr_scores
 

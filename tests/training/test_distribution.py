@@ -18,8 +18,9 @@ tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
 )
 
-from xtr_tf.config.schema import RunConfig
-from xtr_tf.config.schema import EncoderConfig, LossConfig, TrainingConfig
+from xtr_tf.config.training import RunConfig
+from xtr_tf.config.model import EncoderConfig
+from xtr_tf.config.training import LossConfig, TrainingConfig
 from xtr_tf.training.data.batches import Batch
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.training.optimizers import make_optimizer

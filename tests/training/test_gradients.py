@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests.support.numbers import network_rounding
-from xtr_tf.config.schema import LossConfig
+from xtr_tf.config.training import LossConfig
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.training.batch_loss import batch_loss, statistic_names
 from xtr_tf.training.data.batches import Batch

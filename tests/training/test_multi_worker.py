@@ -59,7 +59,7 @@ def test_two_processes_train_what_one_does(tiny_run, tmp_path):
     assert "step 2/2" not in errors[1]
 
     from xtr_tf.config.loading import from_mapping
-    from xtr_tf.config.schema import RunConfig
+    from xtr_tf.config.training import RunConfig
 
     settings["training"] |= {"distribution": "single", "output": str(tmp_path / "one")}
     alone = train(from_mapping(RunConfig, settings))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xtr_tf.config.schema import TrainingConfig
+from xtr_tf.config.training import TrainingConfig
 from xtr_tf.training.gradients import combine_duplicates, scale
 from xtr_tf.training.optimizers import Adafactor, InverseSquareRoot, make_optimizer, make_schedule
 

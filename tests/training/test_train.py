@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 from xtr_tf.config.loading import load_config, to_mapping
-from xtr_tf.config.schema import SourceConfig, TokenizerConfig, TokenizerSettings
+from xtr_tf.config.model import TokenizerConfig, TokenizerSettings
+from xtr_tf.config.training import SourceConfig
 from xtr_tf.errors import InputError
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.folder import load_encoder, save_encoder

@@ -14,7 +14,7 @@ from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionP
 from tfx_pipeline.artifacts import TokenIndexArtifact, TokenVectorsArtifact
 from tfx_pipeline.config import settings_from_json
 from tfx_pipeline.storage import WorkArea, key_of, local_input, local_output
-from xtr_tf.config.schema import IndexConfig
+from xtr_tf.config.retrieval import IndexConfig
 from xtr_tf.errors import InputError
 from xtr_tf.index.build import build_index
 from xtr_tf.index.folder import TokenIndex

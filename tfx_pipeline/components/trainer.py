@@ -19,7 +19,8 @@ from tfx_pipeline.artifacts import encoder_folder
 from tfx_pipeline.components.transform import tokenizer_config
 from tfx_pipeline.storage import WorkArea, key_of, local_input, local_output
 from xtr_tf.config.loading import from_mapping
-from xtr_tf.config.schema import RunConfig, SourceConfig, TokenizerSettings
+from xtr_tf.config.model import TokenizerSettings
+from xtr_tf.config.training import RunConfig, SourceConfig
 from xtr_tf.errors import InputError
 from xtr_tf.files import sha256_of
 from xtr_tf.model.folder import MANIFEST_FILE, TOKENIZER_FILE

@@ -13,7 +13,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from xtr_tf.config.loading import from_mapping
-from xtr_tf.config.schema import TokenizerConfig, TokenizerSettings
+from xtr_tf.config.model import TokenizerConfig, TokenizerSettings
 from xtr_tf.model.folder import MANIFEST_FILE, parse_manifest
 from xtr_tf.model.tokenizer import Tokenizer
 

@@ -20,7 +20,7 @@ from tfx.components.example_gen.base_example_gen_executor import BaseExampleGenE
 from tfx_pipeline.storage import local_files
 from xtr_tf.collections.bad_records import BadRecords
 from xtr_tf.collections.document import Document
-from xtr_tf.config.schema import SourceConfig
+from xtr_tf.config.training import SourceConfig
 
 FileReader = Callable[[str, str], Iterator[bytes]]
 

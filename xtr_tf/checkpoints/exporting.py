@@ -15,7 +15,7 @@ from xtr_tf.checkpoints.lazy_tensor import LazyTensor
 from xtr_tf.checkpoints.naming import HUGGING_FACE, Rule
 from xtr_tf.checkpoints.opening import PROJECTION_FOLDER
 from xtr_tf.checkpoints.safetensors import Progress, SafetensorsWriter, read_safetensors, row_blocks
-from xtr_tf.config.schema import EncoderConfig
+from xtr_tf.config.model import EncoderConfig
 from xtr_tf.files import atomic_directory
 from xtr_tf.model.folder import TOKENIZER_FILE, WEIGHTS_FILE, read_manifest
 from xtr_tf.model.vocabulary import SentencePieceModel

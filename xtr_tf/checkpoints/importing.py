@@ -12,7 +12,7 @@ import numpy as np
 from xtr_tf.checkpoints.opening import Checkpoint, open_checkpoint
 from xtr_tf.checkpoints.plan import ImportPlan, plan_import
 from xtr_tf.checkpoints.safetensors import Progress, SafetensorsWriter, row_blocks
-from xtr_tf.config.schema import EncoderConfig, TokenizerConfig
+from xtr_tf.config.model import EncoderConfig, TokenizerConfig
 from xtr_tf.errors import InputError
 from xtr_tf.files import atomic_directory
 from xtr_tf.model.folder import TOKENIZER_FILE, WEIGHTS_FILE, write_manifest

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from xtr_tf.config.schema import EncoderConfig
+from xtr_tf.config.model import EncoderConfig
 from xtr_tf.errors import InputError
 
 _SIZES = {

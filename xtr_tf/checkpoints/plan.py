@@ -8,8 +8,8 @@ from xtr_tf.checkpoints.lazy_tensor import LazyTensor
 from xtr_tf.checkpoints.model_config import check_projection_config, infer_config, read_hugging_face_config
 from xtr_tf.checkpoints.naming import HUGGING_FACE, Naming
 from xtr_tf.checkpoints.opening import PROJECTION_FOLDER, Checkpoint
+from xtr_tf.config.model import EncoderConfig
 from xtr_tf.config.presets import encoder_preset
-from xtr_tf.config.schema import EncoderConfig
 from xtr_tf.errors import InputError
 from xtr_tf.model.weights import weight_shapes
 

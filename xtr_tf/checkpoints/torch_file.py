@@ -120,7 +120,9 @@ def _require_tensors(state: Any) -> dict[str, StoredTensor]:
     else:
         others = sorted(name for name, value in state.items() if not isinstance(value, StoredTensor))
     if others:
-        raise InputError(f"A PyTorch file must hold one dictionary of tensors and nothing else. Received: {others!r}.")
+        raise InputError(
+            f"A PyTorch file must hold nothing but one dictionary of tensors. Received: {others!r}."
+        )
     return state
 
 

@@ -5,6 +5,9 @@ record, calling is possible for the few names that rebuild a tensor or a diction
 handled here. Anything else - another name, another opcode - is refused and named. Neither `pickle` nor
 `torch` is involved; `pickletools` of the standard library splits the bytes into opcodes.
 
+By hand, because no package does it: `pickle` executes what it reads, and the only reader that does not
+(`torch.load(weights_only=True)`) brings all of PyTorch into an installation that has no other use for it.
+
 Must not know where the values of a tensor lie: that differs between PyTorch's two file formats.
 """
 

@@ -67,7 +67,7 @@ def import_(
 ) -> None:
     """Turn a checkpoint into an encoder directory."""
     from xtr_tf.checkpoints.importing import import_checkpoint
-    from xtr_tf.config.schema import TokenizerConfig
+    from xtr_tf.config.model import TokenizerConfig
 
     settings = TokenizerConfig(
         model=str(tokenizer or ""),

@@ -75,7 +75,7 @@ def build(
     import time
 
     from xtr_tf.config.loading import from_mapping
-    from xtr_tf.config.schema import IndexConfig
+    from xtr_tf.config.retrieval import IndexConfig
 
     settings = dict(locals())
     config = from_mapping(

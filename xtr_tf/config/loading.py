@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 
 import yaml
 
+from xtr_tf.config.model import EncoderConfig
 from xtr_tf.config.presets import ENCODER_PRESETS, RUN_PRESETS
-from xtr_tf.config.schema import EncoderConfig, RunConfig
+from xtr_tf.config.training import RunConfig
 from xtr_tf.errors import InputError
 
 Config = TypeVar("Config")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from xtr_tf.config.schema import DataConfig, EncoderConfig, LossConfig, RunConfig, TrainingConfig
+from xtr_tf.config.model import EncoderConfig
+from xtr_tf.config.training import DataConfig, LossConfig, RunConfig, TrainingConfig
 from xtr_tf.errors import InputError
 
 _T5_VOCABULARY_SIZE = 32_128

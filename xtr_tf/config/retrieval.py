@@ -1,4 +1,4 @@
-"""How documents are encoded and queries answered: settings of everything after training.
+"""How documents are encoded, indexed and queries answered: settings of everything after training.
 
 Knows no model, no files and no TensorFlow, so that a configuration is checked before either is touched.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
-from xtr_tf.config.schema import require
+from xtr_tf.errors import require
 
 #: How a query token counts for a document of which it retrieved nothing: with its cut-off score m_i,
 #: with zero, with a constant, or (`none`) not at all: the mean is then over what was retrieved.
@@ -85,6 +86,70 @@ class EncodingConfig:
         del settings["keep_text"], settings["batch_tokens"]
         settings["skip_pieces"] = sorted(set(self.skip_pieces))
         return settings
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexConfig:
+    """How token vectors are kept and searched.
+
+    Attributes:
+        kind: `scann` (fastest, smallest), `core` (stock TensorFlow ops, runs in any TF runtime)
+            or `exact` (brute force).
+        num_leaves: k-means leaves of `scann` and `core`; 0 takes 4 times the root of the tokens.
+        num_leaves_to_search: Leaves that a search looks into; 0 lets it follow from their number and k'.
+        sample_size: Tokens that leaves and codebooks are trained on; 0 takes 64 per leaf.
+        kmeans_iterations: How often k-means assigns the sample and moves the centres.
+        seed: Of the sample and of k-means.
+        dims_per_block: Dimensions that share one 4-bit code (`scann`).
+        anisotropic_threshold: Similarity from which precision matters when codes are chosen
+            (`scann`); 0 makes a plain product quantiser.
+        reordering: Whether hits are scored again by int8 vectors (`scann`); costs `dim` bytes per token.
+        dtype: What `core` (`int8`, `bfloat16`) and `exact` (`float32`, `float16`, `bfloat16`) keep
+            vectors as; empty takes `int8` and `float16`.
+        num_shards: Searchers that the tokens are divided over in one model, merged exactly.
+        parallel_searches: Parts of a large batch that one `scann` index searches at the same time.
+    """
+
+    kind: Literal["scann", "core", "exact"] = "scann"
+    num_leaves: int = 0
+    num_leaves_to_search: int = 0
+    sample_size: int = 0
+    kmeans_iterations: int = 10
+    seed: int = 0
+    dims_per_block: int = 2
+    anisotropic_threshold: float = 0.2
+    reordering: bool = False
+    dtype: Literal["", "int8", "bfloat16", "float16", "float32"] = ""
+    num_shards: int = 1
+    parallel_searches: int = 2
+
+    RENAMED: ClassVar[Mapping[str, str]] = {
+        "cells": "num_leaves",
+        "leaves": "num_leaves_to_search",
+        "training_rounds": "kmeans_iterations",
+    }
+
+    def __post_init__(self) -> None:
+        for name in ("num_leaves", "num_leaves_to_search", "sample_size"):
+            value = getattr(self, name)
+            require(value >= 0, f"`index.{name}` must be 0 (automatic) or more.", value)
+        for name in ("kmeans_iterations", "dims_per_block", "num_shards", "parallel_searches"):
+            require(getattr(self, name) >= 1, f"`index.{name}` must be positive.", getattr(self, name))
+        require(
+            0 <= self.anisotropic_threshold < 1,
+            "`index.anisotropic_threshold` must be in [0, 1).",
+            self.anisotropic_threshold,
+        )
+        allowed = {
+            "scann": ("",),
+            "core": ("", "int8", "bfloat16"),
+            "exact": ("", "float32", "float16", "bfloat16"),
+        }
+        require(
+            self.dtype in allowed[self.kind],
+            f"`index.dtype` of a {self.kind} index must be one of {allowed[self.kind]}.",
+            self.dtype,
+        )
 
 
 #: A request may ask for no more documents than this: results are padded to `top_k`, and a

@@ -14,8 +14,7 @@ import numpy as np
 
 from xtr_tf.collections.dataset import Dataset
 from xtr_tf.collections.document import Document
-from xtr_tf.config.schema import require
-from xtr_tf.errors import InputError
+from xtr_tf.errors import InputError, require
 from xtr_tf.evaluation.baselines import ANALYSERS, BM25, analyser_for
 from xtr_tf.evaluation.metrics import cutoff, judge_by_answers, measure, metrics_for
 from xtr_tf.evaluation.results import (

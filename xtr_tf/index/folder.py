@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from xtr_tf.config.schema import IndexConfig
+from xtr_tf.config.retrieval import IndexConfig
 from xtr_tf.errors import InputError
 from xtr_tf.files import sha256_of, write_atomically
 from xtr_tf.vectors.manifest import MANIFEST_FILE, read_manifest_file

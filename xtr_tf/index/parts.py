@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xtr_tf.config.schema import IndexConfig
+from xtr_tf.config.retrieval import IndexConfig
 from xtr_tf.errors import InputError
 from xtr_tf.files import atomic_directory, write_atomically
 from xtr_tf.index.build import BLOCK, build_index, inverse_permutation, write_postings

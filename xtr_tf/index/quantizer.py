@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import faiss
 import numpy as np
 
-from xtr_tf.config.schema import IndexConfig
+from xtr_tf.config.retrieval import IndexConfig
 from xtr_tf.errors import InputError
 from xtr_tf.index import anisotropic
 from xtr_tf.index.folder import TokenIndex

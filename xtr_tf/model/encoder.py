@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from xtr_tf.config.model import EncoderConfig
 from xtr_tf.config.presets import encoder_preset
-from xtr_tf.config.schema import EncoderConfig
 from xtr_tf.model.layers import EncoderBlock, Linear, RelativePositionBias, TokenEmbedder, dropout, split_seed
 from xtr_tf.model.weights import check_weights, initial_weight, weight_shapes
 

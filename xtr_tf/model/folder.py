@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import ml_dtypes
 import numpy as np
 
-from xtr_tf.config.schema import Dtype, EncoderConfig, TokenizerConfig
+from xtr_tf.config.model import Dtype, EncoderConfig, TokenizerConfig
 from xtr_tf.errors import InputError
 from xtr_tf.files import atomic_directory
 

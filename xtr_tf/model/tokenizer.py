@@ -14,7 +14,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from tensorflow_text.python.ops.sentencepiece_tokenizer import gen_sentencepiece_tokenizer
 
-from xtr_tf.config.schema import TokenizerConfig
+from xtr_tf.config.model import TokenizerConfig
 from xtr_tf.errors import InputError
 from xtr_tf.model.text import CharacterMap, lowercase
 

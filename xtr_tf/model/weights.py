@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from xtr_tf.config.schema import EncoderConfig
+from xtr_tf.config.model import EncoderConfig
 from xtr_tf.errors import InputError
 
 

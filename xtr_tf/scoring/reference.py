@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xtr_tf.config.retrieval import IMPUTATIONS
-from xtr_tf.config.schema import require
+from xtr_tf.errors import require
 
 _ONE_QUERY = (0,)
 

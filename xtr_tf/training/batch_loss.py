@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from xtr_tf.config.schema import LossConfig
+from xtr_tf.config.training import LossConfig
 from xtr_tf.training.data.batches import Batch
 from xtr_tf.training.losses.objectives import distillation_divergence, false_negatives, in_batch_cross_entropy
 from xtr_tf.training.losses.scores import TokenRetrieval, maxsim_scores, token_retrieval_scores

@@ -17,7 +17,7 @@ import tensorflow as tf
 from xtr_tf.collections.bad_records import BadRecords
 from xtr_tf.collections.dataset import Dataset
 from xtr_tf.collections.document import Document
-from xtr_tf.config.schema import DataConfig
+from xtr_tf.config.training import DataConfig
 from xtr_tf.errors import InputError
 from xtr_tf.model.tokenizer import Tokenizer
 from xtr_tf.scoring.reference import rank_documents, xtr_scores

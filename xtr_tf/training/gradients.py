@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from xtr_tf.config.schema import LossConfig
+from xtr_tf.config.training import LossConfig
 from xtr_tf.model.layers import split_seed
 from xtr_tf.training.batch_loss import BatchLoss, batch_loss
 from xtr_tf.training.data.batches import Batch

@@ -13,7 +13,7 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from xtr_tf.config.schema import TrainingConfig
+from xtr_tf.config.training import TrainingConfig
 from xtr_tf.training.gradients import Gradient, combine_duplicates
 
 _serializable = keras.saving.register_keras_serializable(package="xtr_tf")

@@ -13,7 +13,7 @@ import tensorflow as tf
 import yaml
 
 from xtr_tf.config.loading import read_yaml, to_mapping
-from xtr_tf.config.schema import RunConfig
+from xtr_tf.config.training import RunConfig
 from xtr_tf.errors import InputError
 from xtr_tf.files import atomic_directory, remove_unfinished, write_atomically
 

@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from xtr_tf.config.schema import RunConfig, TrainingConfig
+from xtr_tf.config.training import RunConfig, TrainingConfig
 from xtr_tf.errors import InputError
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.training.batch_loss import statistic_names

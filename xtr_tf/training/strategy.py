@@ -7,7 +7,7 @@ import os
 
 import tensorflow as tf
 
-from xtr_tf.config.schema import TrainingConfig
+from xtr_tf.config.training import TrainingConfig
 from xtr_tf.errors import InputError
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from xtr_tf.config.schema import RunConfig, TokenizerConfig
+from xtr_tf.config.model import TokenizerConfig
+from xtr_tf.config.training import RunConfig
 from xtr_tf.errors import InputError
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.folder import load_encoder, save_encoder

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xtr_tf.collections.bad_records import BadRecords
-from xtr_tf.config.schema import DataConfig
+from xtr_tf.config.training import DataConfig
 from xtr_tf.errors import InputError
 from xtr_tf.training.data.examples import ExampleSource, TrainingExample
 from xtr_tf.training.data.sources import open_source

@@ -10,7 +10,7 @@ from xtr_tf.collections.dataset import Dataset
 from xtr_tf.collections.lines import LineFile
 from xtr_tf.collections.miracl import has_miracl
 from xtr_tf.collections.ms_marco import is_ms_marco
-from xtr_tf.config.schema import SourceConfig
+from xtr_tf.config.training import SourceConfig
 from xtr_tf.errors import InputError
 from xtr_tf.training.data.examples import ExampleSource, FileSource, parse_jsonl, parse_tsv
 from xtr_tf.training.data.judged import FORMATS, JudgedSource, load_judged, with_hard_negatives

@@ -16,7 +16,8 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from xtr_tf.collections.bad_records import BadRecords
-from xtr_tf.config.schema import DataConfig, TokenizerConfig
+from xtr_tf.config.model import TokenizerConfig
+from xtr_tf.config.training import DataConfig
 from xtr_tf.errors import InputError
 from xtr_tf.training.data.batches import Batch
 from xtr_tf.training.data.sampling import Sampler

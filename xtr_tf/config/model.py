@@ -1,0 +1,134 @@
+"""The model's settings: how text becomes ids, and the shape of the encoder.
+
+Frozen dataclasses on the standard library only, as in all of `config`: every field has a default that
+works on one CPU, and checks of one field live in `__post_init__`, so that an impossible configuration
+cannot be made. Sizes by name are in `presets.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from xtr_tf.errors import require
+
+FeedForward = Literal["gated-gelu", "relu"]
+Dtype = Literal["float32", "mixed_bfloat16"]
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizerConfig:
+    """How text becomes ids.
+
+    Attributes:
+        model: Path of the SentencePiece `.model` file.
+        lowercase: Whether text is lower-cased first, as for Google's released XTR.
+        query_length: Tokens a query is padded or cut to, end-of-sequence included.
+        document_length: The same for a document.
+    """
+
+    model: str = ""
+    lowercase: bool = True
+    query_length: int = 32
+    document_length: int = 512
+
+    def __post_init__(self) -> None:
+        _check_lengths(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizerSettings:
+    """What a run says about its tokenizer.
+
+    What it leaves open is that of the encoder it starts from, and without one the default of
+    `TokenizerConfig`.
+
+    Attributes:
+        model: Path of the SentencePiece `.model` file; an encoder that a run starts from has its own.
+        lowercase: As in `TokenizerConfig`, or None.
+        query_length: Likewise.
+        document_length: Likewise.
+    """
+
+    model: str = ""
+    lowercase: bool | None = None
+    query_length: int | None = None
+    document_length: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_lengths(self)
+
+    def applied_to(self, base: TokenizerConfig) -> TokenizerConfig:
+        """`base` with everything that is said here."""
+        said = {name: value for name, value in dataclasses.asdict(self).items() if value not in (None, "")}
+        return dataclasses.replace(base, **said)
+
+
+def _check_lengths(config: TokenizerConfig | TokenizerSettings) -> None:
+    for name in ("query_length", "document_length"):
+        length = getattr(config, name)
+        require(
+            length is None or length >= 2,
+            f"`tokenizer.{name}` must be at least 2 (one token and its end).",
+            length,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderConfig:
+    """The shape of a T5 encoder and of the projection after it.
+
+    Attributes:
+        vocabulary_size: Rows of the embedding, at least the SentencePiece model's pieces.
+        model_dim: Width of the residual stream (`d_model`).
+        feed_forward_dim: Inner width of the feed-forward layer (`d_ff`).
+        num_layers: Number of blocks.
+        num_heads: Attention heads.
+        head_dim: Width of one head (`d_kv`); `num_heads * head_dim` need not be `model_dim`.
+        feed_forward: `gated-gelu` (mT5, T5 1.1) or `relu` (T5 1.0).
+        relative_buckets: Buckets of the relative position bias.
+        relative_max_distance: Distance from which all positions share the last bucket.
+        norm_epsilon: Added to the mean square in RMS normalisation.
+        dropout: Rate while training.
+        projection_dim: Width of a token vector.
+        dtype: `float32`, or `mixed_bfloat16` for accelerators.
+        rematerialize: Recompute each block in the backward pass instead of keeping its activations.
+    """
+
+    vocabulary_size: int = 250_112
+    model_dim: int = 512
+    feed_forward_dim: int = 1024
+    num_layers: int = 8
+    num_heads: int = 6
+    head_dim: int = 64
+    feed_forward: FeedForward = "gated-gelu"
+    relative_buckets: int = 32
+    relative_max_distance: int = 128
+    norm_epsilon: float = 1e-6
+    dropout: float = 0.1
+    projection_dim: int = 128
+    dtype: Dtype = "float32"
+    rematerialize: bool = False
+
+    def __post_init__(self) -> None:
+        for name in (
+            "vocabulary_size",
+            "model_dim",
+            "feed_forward_dim",
+            "num_layers",
+            "num_heads",
+            "head_dim",
+            "projection_dim",
+        ):
+            require(getattr(self, name) >= 1, f"`encoder.{name}` must be positive.", getattr(self, name))
+        require(
+            self.relative_buckets >= 4 and self.relative_buckets % 4 == 0,
+            "`encoder.relative_buckets` must be a positive multiple of 4.",
+            self.relative_buckets,
+        )
+        require(
+            self.relative_max_distance > self.relative_buckets // 4,
+            "`encoder.relative_max_distance` must exceed a quarter of the buckets.",
+            self.relative_max_distance,
+        )
+        require(0 <= self.dropout < 1, "`encoder.dropout` must be in [0, 1).", self.dropout)

@@ -1,0 +1,180 @@
+"""A training run's settings: loss, data, how training goes, and `RunConfig`, which one YAML file holds.
+
+A preset (`presets.py`) is a set of differences from these, a YAML file a set of differences from a preset
+(`loading.py`). What happens after training is configured in `retrieval.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from xtr_tf.config.model import EncoderConfig, TokenizerSettings
+from xtr_tf.errors import require
+
+
+@dataclasses.dataclass(frozen=True)
+class LossConfig:
+    """What training minimises.
+
+    Attributes:
+        score: `xtr` (in-batch token retrieval) or `colbert` (mean of MaxSim), see
+            `training/losses/scores.py`.
+        k_train: Document tokens of the global batch that each query token retrieves.
+        temperature: Divides scores before the softmax.
+        distillation_weight: Weight of the divergence from the data's teacher scores; 0 leaves it out.
+        top_k_recall: Below 1, a TPU finds the k-th similarity with its approximate top-k at
+            this recall. Other devices are always exact.
+    """
+
+    score: Literal["xtr", "colbert"] = "xtr"
+    k_train: int = 128
+    temperature: float = 1.0
+    distillation_weight: float = 0.0
+    top_k_recall: float = 1.0
+
+    def __post_init__(self) -> None:
+        require(self.k_train >= 1, "`loss.k_train` must be positive.", self.k_train)
+        require(self.temperature > 0, "`loss.temperature` must be positive.", self.temperature)
+        require(
+            self.distillation_weight >= 0,
+            "`loss.distillation_weight` must not be negative.",
+            self.distillation_weight,
+        )
+        require(0 < self.top_k_recall <= 1, "`loss.top_k_recall` must be in (0, 1].", self.top_k_recall)
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceConfig:
+    """One set of training or development examples.
+
+    Attributes:
+        path: A file or folder; a pattern with `*` for several files of one set.
+        format: How it is laid out; `auto` looks at the path. `tokenized` examples are the TFX pipeline's.
+        split: Which queries of a BEIR, MS MARCO or MIRACL folder.
+        language: Language of examples that do not name one.
+    """
+
+    path: str = ""
+    format: Literal["auto", "jsonl", "tsv", "tfrecord", "tokenized", "beir", "ms_marco", "miracl"] = "auto"
+    split: str = "train"
+    language: str = "und"
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig:
+    """What is trained on and what development metrics are measured on.
+
+    Attributes:
+        train: Training sets, mixed by language.
+        dev: Folders with a corpus and judgements, searched during training.
+        hard_negatives: Hard negatives given with each query; those a query lacks are left out.
+        language_temperature: Languages are drawn with probability proportional to their number of
+            examples to the power 1 / temperature: 1 keeps the data's proportions, larger evens them out.
+        max_bad_records: Records that may be skipped before reading stops.
+    """
+
+    train: tuple[SourceConfig, ...] = ()
+    dev: tuple[SourceConfig, ...] = ()
+    hard_negatives: int = 0
+    language_temperature: float = 1.0
+    max_bad_records: int = 100
+
+    def __post_init__(self) -> None:
+        for name in ("hard_negatives", "max_bad_records"):
+            require(getattr(self, name) >= 0, f"`data.{name}` must not be negative.", getattr(self, name))
+        require(
+            self.language_temperature >= 1,
+            "`data.language_temperature` must be at least 1.",
+            self.language_temperature,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig:
+    """How training runs.
+
+    Attributes:
+        output: Folder for checkpoints, logs and, at the end, the trained encoder.
+        initial_encoder: Encoder folder to start from (imported T5 or mT5, or an earlier XTR);
+            empty starts from random weights.
+        seed: Fixes the weights' initial values, the order of the data and dropout.
+        steps: Updates of the weights.
+        batch_size: Queries per update, over all devices.
+        gradient_cache_chunk: Queries (with their documents) encoded at a time by each device,
+            with the gradient of the whole batch; 0 encodes the batch at once.
+        distribution: The devices to train on; `auto` takes the best there are.
+        tpu: Name of the TPU to connect to, or `local` on a TPU machine.
+        steps_per_loop: Updates made on the devices between two returns to Python.
+        jit_compile: Whether XLA compiles the step (always so on TPU).
+        optimizer: `adafactor`, or `adamw`.
+        learning_rate: After the warm-up.
+        schedule: `constant`, or `inverse_sqrt` (falling with the root of the step).
+        warmup_steps: Steps over which the learning rate rises linearly from 0.
+        weight_decay: Of AdamW.
+        gradient_clip: Largest global norm of the gradient; 0 leaves it as it is.
+        checkpoint_every: Steps between checkpoints.
+        keep_checkpoints: Latest checkpoints kept, besides the best.
+        evaluate_every: Steps between searches of the development sets.
+        dev_metric: The metric, averaged over development sets, that decides the best checkpoint.
+        dev_k_prime: Tokens each query token retrieves in these searches.
+        log_every: Steps between points of the TensorBoard curves.
+    """
+
+    output: str = "out/training"
+    initial_encoder: str = ""
+    seed: int = 0
+    steps: int = 50_000
+    batch_size: int = 32
+    gradient_cache_chunk: int = 0
+    distribution: Literal["auto", "tpu", "multi_worker", "mirrored", "single"] = "auto"
+    tpu: str = "local"
+    steps_per_loop: int = 1
+    jit_compile: bool = False
+    optimizer: Literal["adafactor", "adamw"] = "adafactor"
+    learning_rate: float = 1e-3
+    schedule: Literal["constant", "inverse_sqrt"] = "constant"
+    warmup_steps: int = 1_000
+    weight_decay: float = 0.0
+    gradient_clip: float = 0.0
+    checkpoint_every: int = 1_000
+    keep_checkpoints: int = 2
+    evaluate_every: int = 1_000
+    dev_metric: Literal["MRR@10", "nDCG@10"] = "nDCG@10"
+    dev_k_prime: int = 1_000
+    log_every: int = 50
+
+    def __post_init__(self) -> None:
+        for name in (
+            "steps",
+            "batch_size",
+            "steps_per_loop",
+            "checkpoint_every",
+            "keep_checkpoints",
+            "evaluate_every",
+            "dev_k_prime",
+            "log_every",
+        ):
+            require(getattr(self, name) >= 1, f"`training.{name}` must be positive.", getattr(self, name))
+        for name in ("gradient_cache_chunk", "warmup_steps", "weight_decay", "gradient_clip"):
+            require(getattr(self, name) >= 0, f"`training.{name}` must not be negative.", getattr(self, name))
+        require(self.learning_rate > 0, "`training.learning_rate` must be positive.", self.learning_rate)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """The whole configuration of a run, as one YAML file holds it.
+
+    Attributes:
+        tokenizer: How text becomes ids, as far as the run says.
+        encoder: The shape of the encoder.
+        loss: What training minimises.
+        data: What is trained on.
+        training: How training runs.
+    """
+
+    tokenizer: TokenizerSettings = dataclasses.field(default_factory=TokenizerSettings)
+    encoder: EncoderConfig = dataclasses.field(default_factory=EncoderConfig)
+    loss: LossConfig = dataclasses.field(default_factory=LossConfig)
+    data: DataConfig = dataclasses.field(default_factory=DataConfig)
+    training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
