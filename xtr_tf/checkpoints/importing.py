@@ -1,4 +1,7 @@
-"""Turns a checkpoint into an encoder directory, one block of one tensor at a time."""
+"""Turns a checkpoint into an encoder folder, one block of one tensor at a time.
+
+Knows no file format and no naming: `opening.py` lists the tensors, `plan.py` says which weight each is.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ def import_checkpoint(
         preset: The encoder that the checkpoint must fit; by default the one it describes.
         projection_dim: Width of a projection that is initialised; 128 by default.
         projection_seed: Initialises a projection that the checkpoint lacks; without it that is an error.
-        keep_pieces_of: Corpora to trim the vocabulary to; see `vocabulary_trimming.py`.
+        keep_pieces_of: Corpora to trim the vocabulary to; see `trim_vocabulary`.
         overwrite: Whether to replace a directory that exists.
         progress: Called with bytes written and bytes in all.
 

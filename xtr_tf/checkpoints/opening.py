@@ -1,4 +1,4 @@
-"""Finds out which format a path is in, and opens it.
+"""Finds out which format a path is in, and opens it, in one file or in shards.
 
 Must not know what an encoder needs: it lists what is there, under the names it has there.
 """

@@ -1,4 +1,7 @@
-"""Decides, before anything is written, where every tensor of a checkpoint goes and what is wrong with it."""
+"""Decides, before anything is written, where every tensor of a checkpoint goes and what is wrong with it.
+
+`xtr-tf checkpoint inspect` shows the same decisions. Reads shapes and dtypes, never values.
+"""
 
 from __future__ import annotations
 

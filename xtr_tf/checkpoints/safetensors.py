@@ -1,4 +1,4 @@
-"""Reads `.safetensors` files, whole or sharded, one mapped tensor at a time.
+"""Reads and writes `.safetensors` files, one mapped tensor or one block of rows at a time.
 
 The safetensors package checks a file's header against its size; the values are mapped by us, because
 the package copies each tensor out of a map of the whole file.

@@ -1,4 +1,6 @@
-"""Unicode lower-casing in the graph, equal to `str.lower` in whatever locale the process runs.
+"""Text in the graph: lower-casing, and offsets of the lower-cased text in the original.
+
+Lower-casing equals `str.lower` in whatever locale the process runs.
 
 `tf.strings.lower` follows the default locale of the process: where that is Turkish,
 Azerbaijani or Lithuanian, some letters have other small forms, and a server would answer

@@ -1,6 +1,7 @@
 """The canonical names and shapes of an encoder's weights, which are T5X's, flat and `/`-joined.
 
-Importers, exporters, directories and the encoder itself meet here. Needs no TensorFlow.
+Importers, exporters, folders and the encoder itself meet here, and every initial value is drawn here.
+Needs no TensorFlow.
 """
 
 from __future__ import annotations

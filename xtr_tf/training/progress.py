@@ -1,4 +1,7 @@
-"""What a person sees of a run: a bar, or lines where there is no terminal, and TensorBoard curves."""
+"""A run and the person watching it: a bar (or lines where there is no terminal), curves, and stopping.
+
+Knows steps, metrics by name and signals; nothing of models or checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import signal
 import threading
 import time
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 
 import tensorflow as tf
 from rich.console import Console
@@ -46,12 +49,7 @@ class TrainingProgress:
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.stop()
         if self._writer is not None:
             self._writer.close()
@@ -123,12 +121,7 @@ class InterruptionFlag:
                 self._previous[number] = signal.signal(number, self._note)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._restore()
 
     def _note(self, number: int, frame: FrameType | None) -> None:

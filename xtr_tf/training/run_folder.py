@@ -1,4 +1,8 @@
-"""The output folder of a run: what lies where, and that one folder holds one run."""
+"""The output folder of a run: what lies where, that one folder holds one run, and its checkpoints.
+
+Resuming is `CheckpointStore.restore` of `latest()`, called by `train`. Knows files and a
+`tf.train.Checkpoint`, not what is in it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Chooses the devices to train on."""
+"""The devices to train on, and what their replicas exchange.
+
+Knows `tf.distribute`; nothing of models, losses or data.
+"""
 
 from __future__ import annotations
 

@@ -39,6 +39,7 @@ def max_similarities(
     k: int = 0,
     recall: float = 1.0,
     block: int | None = None,
+    query_mask: tf.Tensor | None = None,
 ) -> MaxSimilarities:
     """MaxSim per query token: the maximum of `queries @ documents` over each document's tokens.
 
@@ -54,7 +55,15 @@ def max_similarities(
         recall: Below 1, `tf.math.approx_max_k` looks for the k largest of a block, as fits a
             TPU. Exact at 1.
         block: Documents at a time; by default as many as keep the block's similarities small.
+        query_mask: `[Q, n]`, true at real tokens; if given, padding costs nothing, and its maxima and
+            thresholds are `-inf`. How many tokens are real only the data tells, which XLA cannot compile.
     """
+    if query_mask is not None:
+        tokens, positions = _pack(queries, query_mask)
+        packed = max_similarities(
+            tokens, documents, document_mask, tf.gather(candidates, positions[:, 0]), k, recall, block
+        )
+        return MaxSimilarities(*(_unpack(part, positions, tf.shape(query_mask)) for part in packed))
     queries, documents = tf.convert_to_tensor(queries), tf.convert_to_tensor(documents)
     layout = _Layout.of(queries, documents, block)
     mask_blocks = tf.reshape(
@@ -219,41 +228,15 @@ def _merge_largest(best: tf.Tensor, similarities: tf.Tensor, k: int, recall: flo
     return tf.math.top_k(tf.concat([best, similarities], axis=1), k, sorted=False).values
 
 
-def packed_max_similarities(
-    queries: tf.Tensor,
-    query_mask: tf.Tensor,
-    documents: tf.Tensor,
-    document_mask: tf.Tensor,
-    candidates: tf.Tensor,
-    k: int = 0,
-    recall: float = 1.0,
-    block: int | None = None,
-) -> MaxSimilarities:
-    """The maxima of real query tokens; those of padding, and its thresholds, are `-inf`.
-
-    The number of real tokens is a size that only the data tells, which XLA cannot compile: there,
-    call `max_similarities`.
-
-    Args:
-        queries: `[Q, n, dim]`.
-        query_mask: `[Q, n]`, true at real tokens.
-        documents: `[D, m, dim]`.
-        document_mask: `[D, m]`, true at real tokens.
-        candidates: `[Q, D]`, false where a document must be invisible to a query.
-        k: Rank of the threshold; 0 leaves it at `-inf`.
-        recall: As for `max_similarities`.
-        block: As for `max_similarities`.
-    """
+def _pack(queries: tf.Tensor, query_mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Real query tokens as queries of one token `[rows, 1, dim]`, and where each stands, `[rows, 2]`."""
     positions = tf.cast(tf.where(query_mask), tf.int32)
-    tokens = tf.gather_nd(queries, positions)[:, None, :]
-    values, threshold = max_similarities(
-        tokens, documents, document_mask, tf.gather(candidates, positions[:, 0]), k, recall, block
-    )
-    row_numbers = tf.scatter_nd(positions, tf.range(tf.shape(positions)[0]) + 1, tf.shape(query_mask))
-    return MaxSimilarities(_unpack(values[:, 0], row_numbers), _unpack(threshold[:, 0], row_numbers))
+    return tf.gather_nd(queries, positions)[:, None, :], positions
 
 
-def _unpack(values: tf.Tensor, row_numbers: tf.Tensor) -> tf.Tensor:
-    """`[rows, ...]` to `[Q, n, ...]`; `row_numbers` `[Q, n]` count from 1 and are 0 at padding."""
-    padding = tf.fill(tf.concat([[1], tf.shape(values)[1:]], axis=0), -float("inf"))
-    return tf.gather(tf.concat([padding, values], axis=0), row_numbers)
+def _unpack(values: tf.Tensor, positions: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
+    """`[rows, 1, ...]` back to `[Q, n, ...]`, `-inf` at padding."""
+    # Rows are numbered from 1, and 0 is a row of `-inf`.
+    numbers = tf.scatter_nd(positions, tf.range(tf.shape(positions)[0]) + 1, shape)
+    padding = tf.fill(tf.concat([[1], tf.shape(values)[2:]], axis=0), -float("inf"))
+    return tf.gather(tf.concat([padding, values[:, 0]], axis=0), numbers)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from xtr_tf.training.losses.maxsim import max_similarities, packed_max_similarities
+from xtr_tf.training.losses.maxsim import max_similarities
 
 
 class TokenRetrieval(NamedTuple):
@@ -71,14 +71,16 @@ def token_retrieval_scores(
     """
     if candidates is None:
         candidates = _everything(queries, documents)
-    if static_shapes:
-        maxima, threshold = max_similarities(
-            queries, documents, document_mask, candidates, k_train, recall, block
-        )
-    else:
-        maxima, threshold = packed_max_similarities(
-            queries, query_mask, documents, document_mask, candidates, k_train, recall, block
-        )
+    maxima, threshold = max_similarities(
+        queries,
+        documents,
+        document_mask,
+        candidates,
+        k_train,
+        recall,
+        block,
+        query_mask=None if static_shapes else query_mask,
+    )
     retrieved = query_mask[:, :, None] & tf.math.is_finite(maxima) & (maxima >= threshold[:, :, None])
     retrieving_tokens = tf.reduce_sum(tf.cast(retrieved, tf.float32), axis=1)
     totals = tf.reduce_sum(tf.where(retrieved, maxima, 0.0), axis=1)
@@ -114,12 +116,14 @@ def maxsim_scores(
         `[Q, D]`, 0 for a document or a query without tokens.
     """
     candidates = _everything(queries, documents)
-    if static_shapes:
-        maxima, _ = max_similarities(queries, documents, document_mask, candidates, block=block)
-    else:
-        maxima, _ = packed_max_similarities(
-            queries, query_mask, documents, document_mask, candidates, block=block
-        )
+    maxima, _ = max_similarities(
+        queries,
+        documents,
+        document_mask,
+        candidates,
+        block=block,
+        query_mask=None if static_shapes else query_mask,
+    )
     counted = query_mask[:, :, None] & tf.math.is_finite(maxima)
     totals = tf.reduce_sum(tf.where(counted, maxima, 0.0), axis=1)
     lengths = tf.reduce_sum(tf.cast(query_mask, tf.float32), axis=1, keepdims=True)
