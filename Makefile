@@ -44,6 +44,7 @@ lint: setup ## Check style, types, the set-up script and the documentation site
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
 	@$(PYTHON) -m mypy
+	@.venv/bin/lint-imports --no-cache
 	@$(PYTHON) -m pytest -q -n 0 -m checkout tests/test_setup_script.py tests/test_documentation_site.py
 
 format: setup ## Rewrite the code in the house format
