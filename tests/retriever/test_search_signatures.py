@@ -150,6 +150,17 @@ def test_vectors_give_the_same_as_text(signatures):
     np.testing.assert_array_equal(from_vectors["document_ids"], from_text["document_ids"])
 
 
+def test_token_hits_of_vectors_are_those_of_text(signatures):
+    encodings, mask = encode(signatures, QUERIES)
+    k_prime = tf.constant(50)
+    from_vectors = signatures["search_vectors_tokens"](tf.constant(encodings), tf.constant(mask), k_prime)
+    from_text = signatures["search_tokens"](tf.constant(QUERIES), k_prime)
+    assert from_vectors.keys() == from_text.keys()
+    for name in ("token_ids", "documents", "document_ids", "query_of_row"):
+        np.testing.assert_array_equal(from_vectors[name], from_text[name])
+    np.testing.assert_allclose(from_vectors["scores"], from_text["scores"], atol=1e-5)
+
+
 def test_token_hits_suffice_to_rank(signatures, tiny_corpus):
     """What a client that merges shards does, here with one shard."""
     hits = {

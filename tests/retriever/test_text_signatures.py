@@ -28,6 +28,7 @@ def test_encodings_are_the_encoders(signatures, tiny_corpus):
         encoded = signatures[name](**{key: texts})
         ids = tokenize(texts)
         length = encoded["mask"].shape[1]
+        np.testing.assert_array_equal(encoded["ids"], ids[:, :length])
         np.testing.assert_array_equal(encoded["mask"], tiny_corpus.encoder.mask(ids)[:, :length])
         np.testing.assert_allclose(
             encoded["encodings"], tiny_corpus.encoder(ids)[:, :length], rtol=0, atol=ENCODED

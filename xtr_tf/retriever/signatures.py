@@ -11,10 +11,11 @@
 | `search_tokens` | `query` string[B], `k_prime` int32[], `leaves` int32[] | per query token (row, R in all) \
 and hit (C): `query_of_row` int32[R], `token_ids` int32[R, C], `scores` float[R, C], `cutoffs` float[R], \
 `documents` int32[R, C], which counts in `document_ids`, `titles`, `languages` string[?] |
+| `search_vectors_tokens` | `encodings`, `mask`, `k_prime`, `leaves` | as `search_tokens` |
 | `explain` | as `search`, without `rescore` | as `search`, and `texts` string[B, K], `query_pieces` \
 string[B, L], `retrieved` bool[B, K, L], `token_scores` float[B, K, L], `document_pieces` string[B, K, L], \
 `starts`, `limits` int32[B, K, L] |
-| `encode_query` | `query` string[B] | `encodings` float[B, L, D], `mask` bool[B, L] |
+| `encode_query` | `query` string[B] | `encodings` float[B, L, D], `mask` bool[B, L], `ids` int32[B, L] |
 | `encode_document` | `document` string[B] | as `encode_query` |
 | `score` | `query` string[B], `documents` string[B, ?] | `scores` float[B, ?], exact f_ColBERT |
 
@@ -36,7 +37,7 @@ A query longer than the tokenizer's limit is cut to it; bytes that are not UTF-8
 query is refused, except by `serving_default`, which finds nothing for it: servers join requests of several
 callers to one batch, and one caller's mistake must not fail the others. Where `retrieved` is false,
 `token_scores` holds what was imputed and the piece is "" with the span -1 to -1; spans count characters
-of `"{title} {text}"`. In `search_tokens`, a hit that is padding has the document -1 and the score -inf.
+of `"{title} {text}"`. Among token hits, padding has the document -1 and the score -inf.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def build_signatures(retriever: Retriever) -> dict[str, Any]:
 
 
 def search_signatures(retriever: Retriever) -> dict[str, Any]:
-    """Returns `serving_default`, `search`, `search_vectors` and `search_tokens`."""
+    """Returns `serving_default`, `search`, `search_vectors`, `search_tokens` and `search_vectors_tokens`."""
     defaults = retriever.defaults
     default_request = SearchRequest.default(defaults)._replace(languages=None)
 
@@ -98,15 +99,25 @@ def search_signatures(retriever: Retriever) -> dict[str, Any]:
             retriever, encoded, retriever.find_tokens(encoded, request.k_prime, request.leaves)
         )
 
+    def search_vectors_tokens(
+        encodings: tf.Tensor, mask: tf.Tensor, request: SearchRequest
+    ) -> dict[str, tf.Tensor]:
+        encoded = _checked_vectors(encodings, mask)
+        return _token_hits(
+            retriever, encoded, retriever.find_tokens(encoded, request.k_prime, request.leaves)
+        )
+
     vectors = [
         tf.TensorSpec([None, None, retriever.dim], tf.float32, name="encodings"),
         tf.TensorSpec([None, None], tf.bool, name="mask"),
     ]
+    hits_only = ("k_prime", "leaves")
     return {
         "serving_default": serving_default,
         "search": with_parameters(search, [QUERY], defaults),
         "search_vectors": with_parameters(search_vectors, vectors, defaults),
-        "search_tokens": with_parameters(search_tokens, [QUERY], defaults, ("k_prime", "leaves")),
+        "search_tokens": with_parameters(search_tokens, [QUERY], defaults, hits_only),
+        "search_vectors_tokens": with_parameters(search_vectors_tokens, vectors, defaults, hits_only),
     }
 
 
@@ -155,17 +166,21 @@ def text_signatures(retriever: Retriever) -> dict[str, Any]:
 
     @tf.function(input_signature=[QUERY])
     def encode_query(query: tf.Tensor) -> dict[str, tf.Tensor]:
-        return retriever.encode(retriever.query_ids(query))._asdict()
+        return _encode(retriever, retriever.query_ids(query))
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="document")])
     def encode_document(document: tf.Tensor) -> dict[str, tf.Tensor]:
-        return retriever.encode(retriever.document_ids(document))._asdict()
+        return _encode(retriever, retriever.document_ids(document))
 
     @tf.function(input_signature=[QUERY, tf.TensorSpec([None, None], tf.string, name="documents")])
     def score(query: tf.Tensor, documents: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"scores": _score(retriever, query, documents)}
 
     return {"encode_query": encode_query, "encode_document": encode_document, "score": score}
+
+
+def _encode(retriever: Retriever, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+    return {**retriever.encode(ids)._asdict(), "ids": ids.to_tensor(retriever.tokenizer.pad_id)}
 
 
 def _score(retriever: Retriever, query: tf.Tensor, documents: tf.Tensor) -> tf.Tensor:
