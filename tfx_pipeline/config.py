@@ -101,14 +101,12 @@ class ServingCheckSettings:
     """Bounds of `ServingValidator`.
 
     Attributes:
-        tolerance: How far scores may be from the exporter's; more where the processor is another.
         latency_ms: What a single query may take, at the quantile below.
         latency_quantile: Such as 0.95: that many of the queries must be within it.
         rounds: How often every warm-up query is asked while latency is measured.
         load_timeout_seconds: Within which the server must have loaded the model.
     """
 
-    tolerance: float = 1e-3
     latency_ms: float = 500.0
     latency_quantile: float = 0.95
     rounds: int = 10
@@ -120,7 +118,7 @@ class ServingCheckSettings:
     }
 
     def __post_init__(self) -> None:
-        for name in ("tolerance", "latency_ms", "load_timeout_seconds"):
+        for name in ("latency_ms", "load_timeout_seconds"):
             require(getattr(self, name) > 0, f"`{name}` must be positive.", getattr(self, name))
         require(
             0 < self.latency_quantile <= 1, "`latency_quantile` must be in (0, 1].", self.latency_quantile

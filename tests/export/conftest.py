@@ -19,6 +19,26 @@ def exact_session(exact_export: Path) -> Iterator[SavedModelSession]:
 
 
 @pytest.fixture(scope="session")
+def published(exact_export: Path, directories: Path, built_once: Callable[..., Path]) -> dict[str, Path]:
+    """An exported model of every kind of index; no test may change them."""
+    base = built_once("published", lambda root: export_kinds(directories, root))
+    return {"exact": exact_export, "scann": base / "scann" / "1", "core": base / "core" / "1"}
+
+
+def export_kinds(directories: Path, base: Path) -> None:
+    from xtr_tf.config.retrieval import SearchDefaults
+    from xtr_tf.retriever.assembly import assemble_retriever
+    from xtr_tf.retriever.export import export_retriever
+
+    queries = ["highest mountain on earth", "wie lang ist der Nil?", "東京"]
+    for kind in ("scann", "core"):
+        assembly = assemble_retriever(
+            directories / "encoder", directories / "vectors", directories / kind, SearchDefaults(100, 5)
+        )
+        export_retriever(assembly.retriever, base / kind, assembly.card, queries=queries)
+
+
+@pytest.fixture(scope="session")
 def directories(tiny_corpus: Any, built_once: Callable[..., Path]) -> Path:
     """The tiny corpus as directories: `encoder`, `vectors`, and an index of each kind."""
     return built_once("directories", lambda root: write_directories(tiny_corpus, root))

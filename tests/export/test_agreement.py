@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
+from xtr_tf.errors import InputError
 from xtr_tf.retriever.agreement import differences
-from xtr_tf.retriever.reference_cases import ReferenceCase, read_cases, write_cases
+from xtr_tf.retriever.reference_cases import (
+    REFERENCE_FILE,
+    Reference,
+    ReferenceCase,
+    read_reference,
+    write_reference,
+)
 
 
 def strings(*values: str) -> np.ndarray:
@@ -22,8 +31,11 @@ def ranking(ids: str, scores: list[float]) -> dict[str, np.ndarray]:
     }
 
 
-def compare(left, right, signature="search"):
-    return differences(ReferenceCase(signature, {}, left), right, 1e-5)
+TOLERANCES = dict.fromkeys(("scores", "token_scores", "cutoffs", "encodings"), 1e-5)
+
+
+def compare(left, right, signature="search", **fields):
+    return differences(ReferenceCase(signature, {}, left, TOLERANCES, **fields), right)
 
 
 REFERENCE = ranking("abcd", [0.9, 0.8, 0.7999999, 0.5])
@@ -51,6 +63,8 @@ def test_a_tie_at_the_end_may_bring_another_document():
         ("abc ", [0.9, 0.8, 0.7999999, -float("inf")]),
         ("abcd", [0.91, 0.8, 0.7999999, 0.5]),
         ("abcd", [float("nan"), 0.8, 0.7999999, 0.5]),
+        ("abbd", [0.9, 0.8, 0.7999999, 0.5]),
+        ("    ", [0.9, 0.8, 0.7999999, 0.5]),
     ],
 )
 def test_other_rankings(ids, scores):
@@ -81,6 +95,13 @@ def test_explanations_may_differ_at_the_cutoff_alone():
     assert compare(left, explanation([True, True], [4, 9], [0.5, 0.31]), "explain")
 
 
+def test_which_of_two_close_tokens_matched_is_left_to_rounding():
+    left, right = explanation([True, True], [4, 7], [0.5, 0.3]), explanation([True, True], [4, 9], [0.5, 0.3])
+    assert compare(left, right, "explain") == ["`starts` differs in 1 of 2 values"]
+    assert compare(left, right, "explain", contested=np.array([[[False, True]]])) == []
+    assert compare(left, right, "explain", contested=np.array([[[True, False]]]))
+
+
 def hits(tokens: list[int], scores: list[float], ids: str, cutoff: float = 0.3) -> dict[str, np.ndarray]:
     names = sorted(set(ids) - {" "})
     return {
@@ -90,6 +111,8 @@ def hits(tokens: list[int], scores: list[float], ids: str, cutoff: float = 0.3) 
         "scores": np.array([scores], np.float32),
         "documents": np.array([[names.index(name) if name != " " else -1 for name in ids]], np.int32),
         "document_ids": strings(*names),
+        "titles": strings(*(name.upper() for name in names)),
+        "languages": strings(*("en" for _ in names)),
     }
 
 
@@ -103,19 +126,35 @@ def test_token_hits():
     assert compare(left, hits([1, 2, 3], [0.9, 0.5, 0.3], "abb"), same)
     assert compare(left, hits([1, 2, 3], [0.9, 0.4, 0.3], "aab"), same)
     assert compare(left, hits([1, 2, 3], [0.9, 0.5, 0.3], "aab", cutoff=0.2), same)
+    other_title = hits([1, 2, 3], [0.9, 0.5, 0.3], "aab")
+    other_title["titles"][0] = b"X"
+    assert compare(left, other_title, same) == ["row 0 retrieves 2 of 3 tokens differently"]
     out_of_range = hits([1, 2, 3], [0.9, 0.5, 0.3], "aab")
     out_of_range["documents"][0, 0] = 7
     assert compare(left, out_of_range, same)
 
 
+def test_vectors_are_compared_relative_to_their_length():
+    left = {"encodings": np.full([2, 3], 100.0, np.float32), "mask": np.ones([2], bool)}
+    assert compare(left, {**left, "encodings": left["encodings"] + np.float32(5e-4)}) == []
+    assert compare(left, {**left, "encodings": left["encodings"] + np.float32(5e-3)}) == [
+        "`encodings` differs in 2 of 2 vectors, by up to 8.7e-03 of their length (not 1.0e-05)"
+    ]
+    padding = {"encodings": np.zeros([1, 3], np.float32)}
+    assert compare(padding, padding) == []
+    assert compare(padding, {"encodings": np.full([1, 3], 1e-9, np.float32)})
+    assert compare(left, {**left, "encodings": np.full([2, 3], np.nan, np.float32)})
+
+
 def test_arrays():
-    left = {"encodings": np.ones([2, 3], np.float32), "mask": np.ones([2], bool)}
-    assert compare(left, {**left, "encodings": left["encodings"] + np.float32(5e-6)}) == []
-    assert compare(left, {**left, "encodings": left["encodings"] + np.float32(5e-5)})
+    left = {"ids": np.ones([2, 3], np.int32), "mask": np.ones([2], bool)}
+    assert compare(left, {**left, "more": left["mask"]}) == []
     assert compare(left, {**left, "mask": np.array([True, False])}) == ["`mask` differs in 1 of 2 values"]
     assert compare(left, {**left, "mask": np.ones([3], bool)}) == ["`mask` is bool[3] instead of bool[2]"]
-    assert compare(left, {"mask": left["mask"]}) == [
-        "the outputs are ['mask'] instead of ['encodings', 'mask']"
+    assert compare(left, {"mask": left["mask"]}) == ["the outputs are ['mask'] instead of ['ids', 'mask']"]
+    scores = {"scores": np.ones([2], np.float32)}
+    assert compare(scores, {"scores": np.array([1, 1.5], np.float32)}) == [
+        "`scores` differs in 1 of 2 values, by up to 5.0e-01 (not 1.0e-05)"
     ]
 
 
@@ -125,13 +164,41 @@ def test_cases_survive_the_disk(tmp_path):
         "search",
         {"query": odd, "k": np.array(3, np.int32), "none": np.empty([0], object)},
         {"scores": np.array([[-np.inf, 0.1]], np.float32), "mask": np.array([True])},
+        {"scores": 3e-4},
+        np.array([[True, False]]),
     )
-    write_cases(tmp_path, [case])
-    (read,) = read_cases(tmp_path)
+    defaults = {"search": {"k_prime": np.array(7, np.int32)}}
+    write_reference(tmp_path, Reference([case], defaults))
+    reference = read_reference(tmp_path)
+    assert reference.defaults == defaults
+    assert not reference.old_form
+    (read,) = reference.cases
     assert read.signature == "search"
+    assert read.tolerances == {"scores": 3e-4}
+    assert read.contested is not None
+    assert read.contested.tolist() == [[True, False]]
     for left, right in ((case.inputs, read.inputs), (case.outputs, read.outputs)):
         assert left.keys() == right.keys()
         for name, array in left.items():
             assert right[name].dtype == array.dtype
             assert right[name].shape == array.shape
             assert right[name].tolist() == array.tolist()
+
+
+def test_the_old_form_is_a_bare_list(tmp_path):
+    write_reference(tmp_path, Reference([ReferenceCase("search", {}, REFERENCE)]))
+    file = tmp_path / REFERENCE_FILE
+    (case,) = json.loads(file.read_text())["cases"]
+    del case["tolerances"]
+    file.write_text(json.dumps([case]))
+    reference = read_reference(tmp_path)
+    assert reference.old_form
+    assert reference.defaults is None
+    assert reference.cases[0].tolerances == {"scores": 1e-3}
+
+
+def test_a_form_of_the_future(tmp_path):
+    (tmp_path / "assets.extra").mkdir()
+    (tmp_path / REFERENCE_FILE).write_text('{"form": 9}')
+    with pytest.raises(InputError, match=r"of a form that this xtr-tf does not know; .* Received: form 9\."):
+        read_reference(tmp_path)

@@ -73,12 +73,32 @@ def test_no_model(tmp_path):
 
 
 def test_verify(exact_export, tmp_path):
-    assert "search 6" in run("verify", exact_export)
+    printed = run("verify", exact_export)
+    assert "search 7" in printed
+    assert "old form" not in printed
     copy = shutil.copytree(exact_export, tmp_path / "1")
-    cases = json.loads((copy / REFERENCE_FILE).read_text())[:1]
-    (copy / REFERENCE_FILE).write_text(json.dumps(cases))
-    with pytest.raises(InputError, match=r"does not give the answers.*7 problems"):
+    reference = json.loads((copy / REFERENCE_FILE).read_text())
+    reference["cases"] = reference["cases"][:1]
+    (copy / REFERENCE_FILE).write_text(json.dumps(reference))
+    with pytest.raises(InputError, match=r"does not give the answers.*8 problems"):
         run("verify", copy)
+
+
+def test_verify_of_a_model_with_cases_of_the_old_form(exact_export, tmp_path):
+    """As written before the rounding of answers was measured: a bare list, without tolerances."""
+    copy = shutil.copytree(exact_export, tmp_path / "1")
+    cases = json.loads((copy / REFERENCE_FILE).read_text())["cases"]
+    old = [{name: case[name] for name in ("signature", "inputs", "outputs")} for case in cases]
+    old[-1]["outputs"]["scores"]["values"][0] += 0.002
+    (copy / REFERENCE_FILE).write_text(json.dumps(old))
+    result = CliRunner().invoke(app, ["verify", str(copy)])
+    assert " ".join(result.stdout.split()).startswith(
+        "old The reference cases are of the old form, which does not say how far rounding may move an "
+        "answer: scores are compared within 0.001, token ids and defaults not at all; export the model again "
+        "for a full check. wrong `score`: `scores` differs in 1 of"
+    )
+    assert isinstance(result.exception, InputError)
+    assert "(1 problems)" in str(result.exception)
 
 
 def test_export_refuses_parts_of_different_origin(directories, tmp_path, tiny_corpus):

@@ -14,8 +14,8 @@ from xtr_tf.errors import InputError
 from xtr_tf.retriever import export as exporter
 from xtr_tf.retriever.gate import GateReport
 from xtr_tf.retriever.model_card import ModelCard
-from xtr_tf.retriever.reference_cases import read_cases
-from xtr_tf.retriever.reference_requests import default_queries, record_cases
+from xtr_tf.retriever.reference_cases import read_reference
+from xtr_tf.retriever.reference_requests import default_queries, record_reference
 from xtr_tf.runtime.saved_model_file import read_meta_graph
 
 CARD = ModelCard(encoder={}, tokenizer={}, corpus={}, index={}, defaults={})
@@ -24,6 +24,7 @@ SIGNATURES = {
     "search",
     "search_vectors",
     "search_tokens",
+    "search_vectors_tokens",
     "explain",
     "encode_query",
     "encode_document",
@@ -38,7 +39,7 @@ def test_the_directory_is_complete(exact_export):
     assert card["index"] == {"kind": "exact"}
     assert card["warm_up"] is True
     assert card["versions"]["tensorflow"] == tf.__version__
-    assert {case.signature for case in read_cases(exact_export)} == SIGNATURES
+    assert {case.signature for case in read_reference(exact_export).cases} == SIGNATURES
 
 
 def test_parameters_have_the_models_defaults(exact_session):
@@ -48,7 +49,8 @@ def test_parameters_have_the_models_defaults(exact_session):
     assert signatures["explain"].optional == parameters
     for name in ("search", "search_vectors"):
         assert signatures[name].optional == parameters | {"rescore"}
-    assert signatures["search_tokens"].optional == {"k_prime", "leaves"}
+    for name in ("search_tokens", "search_vectors_tokens"):
+        assert signatures[name].optional == {"k_prime", "leaves"}
     default = exact_session.run("serving_default", {"query": ["nile"]})
     found = exact_session.run("search", {"query": ["nile"]})
     assert default["document_ids"].tolist() == found["document_ids"].tolist()
@@ -118,9 +120,34 @@ def test_default_queries_come_from_the_corpus(tiny_retriever, tiny_corpus):
     assert set(queries) <= titles
 
 
-def test_reference_requests_stay_within_the_limits_of_a_deep_default():
-    retriever = SimpleNamespace(defaults=SearchDefaults(top_k=6_000), keeps_vectors=True)
-    signatures = dict.fromkeys(SIGNATURES, lambda **_: {"languages": tf.constant([[b"en"]])})
-    signatures["encode_query"] = lambda **_: {"encodings": tf.zeros([1, 2, 3])}
-    cases = record_cases(retriever, signatures, ["a", "b"])
-    assert max(case.inputs.get("rescore", 0) for case in cases) == MAX_TOP_K
+def test_reference_requests_stay_within_the_limits_of_a_deep_default(exact_retriever):
+    retriever = exact_retriever.retriever
+    deep = SimpleNamespace(
+        **{name: getattr(retriever, name) for name in ("dim", "searcher", "tokenizer", "keeps_vectors")},
+        defaults=SearchDefaults(top_k=6_000),
+    )
+    reference = record_reference(deep, exact_retriever.signatures, ["highest mountain"])
+    assert max(case.inputs.get("rescore", 0) for case in reference.cases) == MAX_TOP_K
+    assert [int(case.inputs["top_k"]) for case in reference.cases if case.signature == "explain"] == [10]
+
+
+def test_rounding_is_measured_and_small_in_an_exact_index(exact_export):
+    reference = read_reference(exact_export)
+    tolerances = {
+        (case.signature, name): tolerance
+        for case in reference.cases
+        for name, tolerance in case.tolerances.items()
+    }
+    assert 1e-6 < tolerances["encode_query", "encodings"] < 3e-5
+    assert 1e-6 < tolerances["search_vectors_tokens", "scores"] < 1e-5
+    assert tolerances["search_vectors_tokens", "scores"] < tolerances["search_tokens", "scores"] < 1e-4
+    assert reference.defaults is not None
+    assert reference.defaults["search"]["k_prime"] == 100
+
+
+def test_reference_texts_show_case_and_length(exact_export, tiny_corpus):
+    cases = [case for case in read_reference(exact_export).cases if case.signature == "encode_query"]
+    texts = [text for case in cases for text in case.inputs["query"]]
+    assert any(text.isupper() for text in texts)
+    longest = max(cases, key=lambda case: case.outputs["ids"].shape[1]).outputs["ids"]
+    assert longest.shape[1] == tiny_corpus.tokenizer.config.query_length

@@ -8,7 +8,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from xtr_tf.retriever.agreement import differences
-from xtr_tf.retriever.reference_cases import read_cases
+from xtr_tf.retriever.reference_cases import read_reference
 from xtr_tf.runtime.op_libraries import libraries_for
 
 
@@ -19,12 +19,12 @@ def main(directory: Path, libraries: list[str]) -> None:
             tf.load_op_library(str(path))
     with tf.compat.v1.Session(graph=tf.Graph()) as session:
         meta_graph = tf.compat.v1.saved_model.load(session, ["serve"], str(directory))
-        for case in read_cases(directory):
+        for case in read_reference(directory).cases:
             signature = meta_graph.signature_def[case.signature]
             feeds = {signature.inputs[name].name: value for name, value in case.inputs.items()}
             fetches = {name: info.name for name, info in signature.outputs.items()}
             answer = session.run(fetches, feeds)
-            assert differences(case, answer, 1e-5) == [], case.signature
+            assert differences(case, answer) == [], case.signature
     assert ("scann" in sys.modules) is False
 
 

@@ -301,10 +301,10 @@ def test_answers_are_compared_over_the_wire(good: Judged, tmp_path: Path) -> Non
 
 def change_answer(directory: Path, signature: str, output: str, value: Any) -> None:
     """Changes the first value of what the exporter is said to have answered."""
-    cases = json.loads((directory / REFERENCE_FILE).read_text())
-    case = next(case for case in cases if case["signature"] == signature)
+    reference = json.loads((directory / REFERENCE_FILE).read_text())
+    case = next(case for case in reference["cases"] if case["signature"] == signature)
     case["outputs"][output]["values"][0] = value
-    (directory / REFERENCE_FILE).write_text(json.dumps(cases))
+    (directory / REFERENCE_FILE).write_text(json.dumps(reference))
 
 
 def test_no_development_queries(good: Judged, data: dict[str, Any], tmp_path: Path) -> None:

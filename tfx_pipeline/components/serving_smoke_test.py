@@ -24,7 +24,7 @@ from tfx_pipeline.config import ServingCheckSettings
 from xtr_tf.errors import InputError
 from xtr_tf.retriever.agreement import differences
 from xtr_tf.retriever.gate import verify_model
-from xtr_tf.retriever.reference_cases import ReferenceCase, read_cases
+from xtr_tf.retriever.reference_cases import ReferenceCase, read_reference
 
 _VERSION = "1"
 # The exporter's requests are few and known: the limits that protect a public server are not for them.
@@ -56,16 +56,16 @@ def run_smoke_test(directory: Path, settings: ServingCheckSettings) -> ServingSm
 
     Args:
         directory: One version of a model.
-        settings: What is tolerated.
+        settings: How fast it must be.
     """
     try:
-        report = verify_model(directory, settings.tolerance)
+        report = verify_model(directory)
         if not report.passed:
             return ServingSmokeTest(tuple(report.problems), load_seconds=report.load_seconds)
-        cases = read_cases(directory)
+        cases = read_reference(directory).cases
         with _served(directory, settings.load_timeout_seconds) as target, _client(target) as client:
             sendable = [case for case in cases if _is_sendable(case)]
-            problems = [wrong for case in sendable for wrong in _replay(client, case, settings.tolerance)]
+            problems = [wrong for case in sendable for wrong in _replay(client, case)]
             latency = None if problems else _latency(client, cases, settings)
     except (InputError, ClientError) as error:
         return ServingSmokeTest((str(error),))
@@ -123,14 +123,14 @@ def _is_sendable(case: ReferenceCase) -> bool:
     return all(array.ndim <= 1 for array in case.inputs.values())
 
 
-def _replay(client: Client, case: ReferenceCase, tolerance: float) -> list[str]:
+def _replay(client: Client, case: ReferenceCase) -> list[str]:
     inputs: dict[str, Any] = {name: array.tolist() for name, array in case.inputs.items()}
     try:
         outputs = client.predict(case.signature, inputs).outputs
     except ClientError as error:
         return [f"`{case.signature}` over gRPC: {error}"]
     answer = {name: _array(tensor, case.outputs.get(name)) for name, tensor in outputs.items()}
-    return [f"`{case.signature}` over gRPC: {wrong}" for wrong in differences(case, answer, tolerance)]
+    return [f"`{case.signature}` over gRPC: {wrong}" for wrong in differences(case, answer)]
 
 
 def _array(tensor: Tensor, expected: np.ndarray | None) -> np.ndarray:

@@ -25,9 +25,6 @@ def export(
     keep_spans: Annotated[
         bool, typer.Option(help="Carry pieces and places of tokens, 12 bytes each, for explanations.")
     ] = True,
-    tolerance: Annotated[
-        float, typer.Option(help="How far the checking process's scores may be apart.")
-    ] = 1e-5,
 ) -> None:
     """Write a version of a model, which appears only if a fresh process gives the same answers."""
     from rich.console import Console
@@ -40,7 +37,7 @@ def export(
         k_prime=k_prime, top_k=top_k, leaves=leaves, imputation=imputation, constant=constant
     )
     assembly = assemble_retriever(model, vectors, index, defaults, keep_text, keep_spans)
-    exported = export_retriever(assembly.retriever, out, assembly.card, version, tolerance=tolerance)
+    exported = export_retriever(assembly.retriever, out, assembly.card, version)
     corpus, report = assembly.card.corpus, exported.report
     size = sum(path.stat().st_size for path in exported.directory.rglob("*") if path.is_file())
     console = Console()
@@ -56,9 +53,6 @@ def verify(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL", help="A version's directory, or the base of several.")
     ],
-    tolerance: Annotated[
-        float, typer.Option(help="How far scores may be apart; another processor may need 1e-3.")
-    ] = 1e-5,
     processes: Annotated[
         int, typer.Option(min=1, help="Fresh processes to check in, one after the other.")
     ] = 1,
@@ -68,13 +62,15 @@ def verify(
     from rich.markup import escape
 
     from xtr_tf.errors import InputError
-    from xtr_tf.retriever.gate import verify_model
+    from xtr_tf.retriever.gate import OLD_FORM, verify_model
     from xtr_tf.retriever.versions import latest_version
 
     directory = latest_version(model)
     console = Console()
     for _ in range(processes):
-        report = verify_model(directory, tolerance)
+        report = verify_model(directory)
+        if report.old_form:
+            console.print(f"[yellow]old[/] {OLD_FORM}", highlight=False, soft_wrap=True)
         if not report.passed:
             for problem in report.problems:
                 console.print(f"[red]wrong[/] {escape(problem)}", highlight=False)

@@ -1,5 +1,6 @@
-"""Is an answer the exporter's answer? Rounding may differ between machines, ranking only within it.
+"""Is an answer the exporter's answer? Names, ids and texts must be; scores and vectors within their rounding.
 
+How far that reaches stands in the case, where the exporter wrote what it had measured; nothing is tuned here.
 Needs no TensorFlow. Every function returns what is wrong as phrases, none if all is well.
 """
 
@@ -10,29 +11,34 @@ from collections.abc import Mapping
 import numpy as np
 
 from xtr_tf.retriever.reference_cases import ReferenceCase
+from xtr_tf.scoring.rankings import ranking_problems
 
 Answer = Mapping[str, np.ndarray]
 
-# Outputs of a ranking that are not one entry a document.
+# Outputs of a ranking that are not one entry per document.
 _NOT_PER_DOCUMENT = ("scores", "document_ids", "query_pieces")
-# Outputs of an explanation that depend on whether a token was among the retrieved.
-_OF_A_MATCH = ("retrieved", "document_pieces", "starts", "limits")
+# Outputs of an explanation that depend on which token of a document matched, if any was retrieved.
+_OF_A_MATCH = ("document_pieces", "starts", "limits")
 
 
-def differences(case: ReferenceCase, answer: Answer, tolerance: float) -> list[str]:
+def differences(case: ReferenceCase, answer: Answer) -> list[str]:
     """Returns how `answer` differs from the case's, beyond rounding.
 
-    Scores may differ by `tolerance`. Documents may change places, and tokens at the cut-off of a
-    query token may be others, where their scores are that close.
+    Documents may change places, and tokens at the cut-off of a query token may be others, where their scores
+    are within the case's tolerance.
     """
-    expected = case.outputs
-    if sorted(expected) != sorted(answer):
-        return [f"the outputs are {sorted(answer)} instead of {sorted(expected)}"]
-    if case.signature == "search_tokens":
-        return _compare_hits(expected, answer, tolerance)
-    if "document_ids" in expected:
-        return _compare_rankings(expected, answer, tolerance)
-    return [wrong for name in expected for wrong in _compare(name, expected[name], answer[name], tolerance)]
+    missing = sorted(case.outputs.keys() - answer.keys())
+    if missing:
+        return [f"the outputs are {sorted(answer)} instead of {sorted(case.outputs)}"]
+    if "token_ids" in case.outputs:
+        return _compare_hits(case, answer)
+    if "document_ids" in case.outputs:
+        return _compare_rankings(case, answer)
+    return [
+        wrong
+        for name, expected in case.outputs.items()
+        for wrong in _compare(name, expected, answer[name], case.tolerances.get(name, 0.0))
+    ]
 
 
 def _compare(
@@ -40,9 +46,29 @@ def _compare(
 ) -> list[str]:
     if left.shape != right.shape or left.dtype != right.dtype:
         return [f"`{name}` is {right.dtype}{list(right.shape)} instead of {left.dtype}{list(left.shape)}"]
+    if name == "encodings":
+        return _compare_vectors(left, right, tolerance)
     equal = _close(left, right, tolerance) if left.dtype.kind == "f" else left == right
     wrong = np.count_nonzero(~(equal | excused))
-    return [f"`{name}` differs in {wrong} of {left.size} values"] if wrong else []
+    if not wrong:
+        return []
+    if left.dtype.kind != "f":
+        return [f"`{name}` differs in {wrong} of {left.size} values"]
+    with np.errstate(invalid="ignore"):
+        worst = np.max(np.abs(left - right)[~(equal | excused)])
+    return [f"`{name}` differs in {wrong} of {left.size} values, by up to {worst:.1e} (not {tolerance:.1e})"]
+
+
+def _compare_vectors(left: np.ndarray, right: np.ndarray, tolerance: float) -> list[str]:
+    distances = np.linalg.norm(np.float64(right) - left, axis=-1)
+    allowed = tolerance * np.linalg.norm(np.float64(left), axis=-1)
+    wrong = np.count_nonzero(~(distances <= allowed))
+    if not wrong:
+        return []
+    return [
+        f"`encodings` differs in {wrong} of {distances.size} vectors, by up to {np.max(distances):.1e} "
+        f"of their length (not {tolerance:.1e})"
+    ]
 
 
 def _close(left: np.ndarray, right: np.ndarray, tolerance: float) -> np.ndarray:
@@ -50,77 +76,97 @@ def _close(left: np.ndarray, right: np.ndarray, tolerance: float) -> np.ndarray:
         return (left == right) | (np.abs(left - right) <= tolerance)
 
 
-def _compare_rankings(expected: Answer, answer: Answer, tolerance: float) -> list[str]:
+def _compare_rankings(case: ReferenceCase, answer: Answer) -> list[str]:
+    expected, tolerances = case.outputs, case.tolerances
     problems = [
         wrong
         for name in ("scores", "query_pieces")
         if name in expected
-        for wrong in _compare(name, expected[name], answer[name], tolerance)
+        for wrong in _compare(name, expected[name], answer[name], tolerances.get(name, 0.0))
     ]
     if problems:
         return problems
     names = [name for name in expected if name not in _NOT_PER_DOCUMENT]
     for query in range(len(expected["scores"])):
-        places = _places_of_same_documents(query, expected, answer, tolerance)
+        places = _places_of_same_documents(query, expected, answer, tolerances["scores"])
         if places is None:
             problems.append(f"query {query} finds other documents")
             continue
         left = {name: expected[name][query][places[0]] for name in names}
         right = {name: answer[name][query][places[1]] for name in names}
+        # Where a token is at the cut-off, it is retrieved or not; its score is the same as what is imputed.
         at_cutoff = left["retrieved"] != right["retrieved"] if "retrieved" in names else False
+        contested = False if case.contested is None else case.contested[query][places[0]]
         for name in names:
-            excused = at_cutoff if name in _OF_A_MATCH else False
-            problems += _compare(name, left[name], right[name], tolerance, excused)
+            if name == "retrieved":
+                continue
+            excused = at_cutoff | contested if name in _OF_A_MATCH else False
+            problems += _compare(name, left[name], right[name], tolerances.get(name, 0.0), excused)
     return problems
 
 
 def _places_of_same_documents(
     query: int, expected: Answer, answer: Answer, tolerance: float
 ) -> tuple[list[int], list[int]] | None:
-    """Where the same documents stand in both rankings, or None if one moved further than its score may."""
-    ids, scores = expected["document_ids"][query], expected["scores"][query]
-    place_of = {identifier: place for place, identifier in enumerate(ids) if identifier}
-    left, right = [], []
-    for place, identifier in enumerate(answer["document_ids"][query]):
-        score, known = answer["scores"][query][place], place_of.get(identifier)
-        if known is not None and _close(scores[known], score, tolerance):
-            left.append(known)
-            right.append(place)
-        elif identifier == ids[place] == b"":
-            continue
-        elif known is not None or not _close(scores[-1], score, tolerance):
-            return None
-    return left, right
+    """Where the same documents stand in both rankings, or None if one moved further than its score may.
+
+    A document that the expected ranking does not have must be as good as its last one.
+    """
+    scores = expected["scores"][query].tolist()
+    place_of = {identifier: place for place, identifier in enumerate(expected["document_ids"][query])}
+    place_of.pop(b"", None)
+    known, ordinals = len(scores), []
+    for identifier in answer["document_ids"][query]:
+        if identifier and identifier not in place_of:
+            place_of[identifier] = len(scores)
+            scores.append(scores[known - 1])
+        ordinals.append(place_of.get(identifier, -1))
+    # Each of two scores may be off, so that their difference may be off by twice as much.
+    if ranking_problems(scores, ordinals, 2 * tolerance):
+        return None
+    found = [place for place, ordinal in enumerate(ordinals) if ordinal >= 0]
+    own = np.array([scores[ordinals[place]] for place in found])
+    if not _close(own, answer["scores"][query][found], tolerance).all():
+        return None
+    shared = [place for place in found if ordinals[place] < known]
+    return [ordinals[place] for place in shared], shared
 
 
-def _compare_hits(expected: Answer, answer: Answer, tolerance: float) -> list[str]:
+def _compare_hits(case: ReferenceCase, answer: Answer) -> list[str]:
+    expected, tolerance = case.outputs, case.tolerances["scores"]
     problems = [
         wrong
         for name in ("query_of_row", "cutoffs")
-        for wrong in _compare(name, expected[name], answer[name], tolerance)
+        for wrong in _compare(name, expected[name], answer[name], case.tolerances.get(name, 0.0))
     ]
     if problems:
         return problems
-    for row, cutoff in enumerate(expected["cutoffs"]):
-        left, right = _hits_of_row(expected, row), _hits_of_row(answer, row)
+    rows = zip(expected["cutoffs"].tolist(), _hits(expected), _hits(answer), strict=True)
+    for row, (cutoff, left, right) in enumerate(rows):
+        wrong = 0
         for token in left.keys() | right.keys():
-            score, document = left.get(token, (cutoff, b""))
-            other_score, other_document = right.get(token, (cutoff, b""))
+            # A token that only one of them retrieved must be as good as the last one retrieved.
+            score, document = left.get(token, (cutoff, None))
+            other_score, other_document = right.get(token, (cutoff, None))
             in_both = token in left and token in right
-            if not _close(score, other_score, tolerance) or (in_both and document != other_document):
-                problems.append(f"row {row} retrieves token {token} differently")
+            wrong += not abs(score - other_score) <= tolerance or (in_both and document != other_document)
+        if wrong:
+            problems.append(f"row {row} retrieves {wrong} of {len(left)} tokens differently")
     return problems
 
 
-def _hits_of_row(answer: Answer, row: int) -> dict[int, tuple[np.ndarray, bytes]]:
-    """`{token: (score, document id)}` of one query token."""
-    documents = answer["documents"][row]
-    if documents.size and not -1 <= documents.min() <= documents.max() < len(answer["document_ids"]):
-        return {}
-    return {
-        int(token): (score, answer["document_ids"][document])
-        for token, score, document in zip(
-            answer["token_ids"][row], answer["scores"][row], documents, strict=True
-        )
-        if document >= 0
-    }
+def _hits(answer: Answer) -> list[dict[int, tuple[float, tuple[bytes, ...]]]]:
+    """`{token: (score, what its document is called)}` of each query token; none if documents are missing."""
+    names = list(zip(*(answer[name] for name in ("document_ids", "titles", "languages")), strict=True))
+    documents = answer["documents"]
+    if documents.size and not -1 <= documents.min() <= documents.max() < len(names):
+        return [{} for _ in documents]
+    rows = zip(answer["token_ids"].tolist(), answer["scores"].tolist(), documents.tolist(), strict=True)
+    return [
+        {
+            token: (score, names[document])
+            for token, score, document in zip(*row, strict=True)
+            if document >= 0
+        }
+        for row in rows
+    ]

@@ -10,10 +10,10 @@ from pathlib import Path
 import tensorflow as tf
 
 from xtr_tf.errors import InputError
-from xtr_tf.retriever.gate import TOLERANCE, GateReport, verify_model
+from xtr_tf.retriever.gate import GateReport, verify_model
 from xtr_tf.retriever.model_card import ModelCard
-from xtr_tf.retriever.reference_cases import ReferenceCase, write_cases
-from xtr_tf.retriever.reference_requests import default_queries, record_cases
+from xtr_tf.retriever.reference_cases import ReferenceCase, write_reference
+from xtr_tf.retriever.reference_requests import default_queries, record_reference
 from xtr_tf.retriever.retriever import Retriever
 from xtr_tf.retriever.signatures import build_signatures
 from xtr_tf.retriever.versions import new_version
@@ -38,12 +38,11 @@ def export_retriever(
     card: ModelCard,
     version: int | None = None,
     queries: Sequence[str] | None = None,
-    tolerance: float = TOLERANCE,
 ) -> Export:
     """Writes `<base>/<version>/`, with warm-up requests, reference answers and a model card.
 
     The version appears only after a fresh process that never imports Python TensorFlow has loaded it
-    and given the retriever's own answers on every signature.
+    and given the retriever's own answers on every signature, up to the rounding measured here.
 
     Args:
         retriever: What to export.
@@ -51,20 +50,19 @@ def export_retriever(
         card: What the version was made of.
         version: Its number; the one after the largest in `base` if None.
         queries: Texts for warm-up and reference answers; titles of the corpus if None.
-        tolerance: How far the scores of the fresh process may be apart.
 
     Raises:
         InputError: The version exists, or the model did not pass; nothing is left behind.
     """
     base = Path(base)
     signatures = build_signatures(retriever)
-    cases = record_cases(retriever, signatures, list(queries or default_queries(retriever)))
+    reference = record_reference(retriever, signatures, list(queries or default_queries(retriever)))
     with new_version(base, version) as (staging, final):
         tf.saved_model.save(retriever, str(staging), signatures=signatures)
-        write_cases(staging, cases)
-        warm_up = write_warm_up(staging, base.resolve().name, cases)
+        write_reference(staging, reference)
+        warm_up = write_warm_up(staging, base.resolve().name, reference.cases)
         dataclasses.replace(card, warm_up=warm_up).write(staging)
-        report = verify_model(staging, tolerance)
+        report = verify_model(staging)
         if not report.passed:
             raise InputError(
                 "The exported model does not give the retriever's answers and was not published: "

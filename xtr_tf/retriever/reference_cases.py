@@ -1,13 +1,14 @@
-"""One request and the answer that the exporter gave, kept beside the model as readable JSON.
+"""Requests and the answers that the exporter gave, kept next to the model as readable JSON.
 
-Needs no TensorFlow: the process that replays the cases must not import it.
+With every answer stands how far rounding may move it, as it was measured at export. Needs no TensorFlow: the
+process that replays the cases must not import it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,12 @@ import numpy as np
 
 from xtr_tf.errors import InputError
 
-# Beside the warm-up requests, in the directory that servers leave alone.
+# Next to the warm-up requests, in the directory that servers leave alone.
 REFERENCE_FILE = Path("assets.extra") / "reference_answers.json"
+FORM = 2
+#: Of cases in the old form, which say nothing of rounding.
+OLD_SCORE_TOLERANCE = 1e-3
+_OLD_VECTOR_TOLERANCE = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,40 +32,62 @@ class ReferenceCase:
         signature: Which one.
         inputs: Arrays by name; strings are `bytes` objects.
         outputs: The same.
+        tolerances: How far the floats of an output may be from these, by name; relative to a vector's length
+            for `encodings`. What is not named must be the same.
+        contested: Of `explain`, bool `[queries, documents, length]`: where two tokens of a document are so
+            close that rounding decides which of them matched.
     """
 
     signature: str
     inputs: Mapping[str, np.ndarray]
     outputs: Mapping[str, np.ndarray]
+    tolerances: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    contested: np.ndarray | None = None
 
 
-def write_cases(directory: Path, cases: Iterable[ReferenceCase]) -> None:
-    """Writes a model's cases."""
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """What a model is checked by.
+
+    Attributes:
+        cases: In the order in which they are replayed.
+        defaults: Values of inputs that a request may leave out, by signature and name; None if not known.
+        old_form: Whether it was written before the rounding of answers was measured.
+    """
+
+    cases: Sequence[ReferenceCase]
+    defaults: Mapping[str, Mapping[str, np.ndarray]] | None = None
+    old_form: bool = False
+
+
+def write_reference(directory: Path, reference: Reference) -> None:
+    """Writes what a model is checked by."""
     file = directory / REFERENCE_FILE
     file.parent.mkdir(exist_ok=True)
-    content = [
-        {
-            "signature": case.signature,
-            "inputs": {name: _to_json(array) for name, array in case.inputs.items()},
-            "outputs": {name: _to_json(array) for name, array in case.outputs.items()},
-        }
-        for case in cases
-    ]
+    content = {
+        "form": FORM,
+        "defaults": {name: _to_fields(values) for name, values in (reference.defaults or {}).items()},
+        "cases": [
+            {
+                "signature": case.signature,
+                "inputs": _to_fields(case.inputs),
+                "outputs": _to_fields(case.outputs),
+                "tolerances": dict(case.tolerances),
+                **({} if case.contested is None else {"contested": _to_json(case.contested)}),
+            }
+            for case in reference.cases
+        ],
+    }
     file.write_text(json.dumps(content), encoding="utf-8")
 
 
-def read_cases(directory: Path) -> list[ReferenceCase]:
-    """Reads a model's cases."""
+def read_reference(directory: Path) -> Reference:
+    """Reads what a model is checked by, in this form or in the old one, a bare list of cases."""
     file = directory / REFERENCE_FILE
     try:
-        return [
-            ReferenceCase(
-                entry["signature"],
-                {name: _from_json(array) for name, array in entry["inputs"].items()},
-                {name: _from_json(array) for name, array in entry["outputs"].items()},
-            )
-            for entry in json.loads(file.read_text(encoding="utf-8"))
-        ]
+        return _reference(json.loads(file.read_text(encoding="utf-8")))
+    except InputError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             "The model has no readable reference answers to check it by; export it again. "
@@ -68,11 +95,56 @@ def read_cases(directory: Path) -> list[ReferenceCase]:
         ) from None
 
 
+def _reference(content: Any) -> Reference:
+    if isinstance(content, list):
+        return Reference([_old_case(entry) for entry in content], old_form=True)
+    if content["form"] != FORM:
+        raise InputError(
+            "The model's reference answers are of a form that this xtr-tf does not know; check the model "
+            f"with the release that exported it. Received: form {content['form']}."
+        )
+    return Reference(
+        [_case(entry) for entry in content["cases"]],
+        {name: _from_fields(values) for name, values in content["defaults"].items()},
+    )
+
+
+def _case(entry: Mapping[str, Any]) -> ReferenceCase:
+    return ReferenceCase(
+        entry["signature"],
+        _from_fields(entry["inputs"]),
+        _from_fields(entry["outputs"]),
+        {name: float(tolerance) for name, tolerance in entry["tolerances"].items()},
+        _from_json(entry["contested"]) if "contested" in entry else None,
+    )
+
+
+def _old_case(entry: Mapping[str, Any]) -> ReferenceCase:
+    case = _case({**entry, "tolerances": {}})
+    tolerances = {
+        name: _OLD_VECTOR_TOLERANCE if name == "encodings" else OLD_SCORE_TOLERANCE
+        for name, array in case.outputs.items()
+        if array.dtype.kind == "f"
+    }
+    return dataclasses.replace(case, tolerances=tolerances)
+
+
+def _to_fields(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    return {name: _to_json(array) for name, array in arrays.items()}
+
+
+def _from_fields(fields: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    return {name: _from_json(array) for name, array in fields.items()}
+
+
 def _to_json(array: np.ndarray) -> dict[str, Any]:
     values = array.ravel().tolist()
     if array.dtype.kind == "O":
         # Bytes that are no UTF-8 become lone surrogates, which JSON can escape.
         values = [value.decode("utf-8", "surrogateescape") for value in values]
+    elif array.dtype == np.float32:
+        # The digits that tell one float32 from all others, half of those of a float64.
+        values = [float(str(value)) for value in array.ravel()]
     dtype = "string" if array.dtype.kind == "O" else array.dtype.name
     return {"dtype": dtype, "shape": list(array.shape), "values": values}
 

@@ -1,22 +1,35 @@
-"""The requests an export is checked with and warmed up by: every signature, and its edges."""
+"""The requests an export is checked with and warmed up by: every signature, and its edges.
+
+First what must be exact (ids of tokens) and the encoder's vectors; then searches fed with these very vectors,
+so that the encoder's rounding cannot reach the index; then what callers ask, strings.
+"""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from xtr_tf.config.retrieval import MAX_TOP_K
-from xtr_tf.retriever.reference_cases import ReferenceCase
+from xtr_tf.config.retrieval import IMPUTATIONS, MAX_TOP_K
+from xtr_tf.retriever import slack
+from xtr_tf.retriever.reference_cases import Reference, ReferenceCase
 from xtr_tf.retriever.request import SearchRequest
 from xtr_tf.retriever.retriever import Retriever
 
 # Short hit lists keep the file small; what is retrieved does not depend on how much.
 _K_PRIME_OF_HITS = 50
+# A small index is recorded whole, a large one around two vectors.
+_K_PRIME_OF_PROBES = 4096
 _MOST_QUERIES = 8
+_MOST_EXPLAINED = 10
+_LEAVES_OF_SHARP = 16
 _WITHOUT_TITLES = ("What is it?", "Où est-ce ?", "誰ですか")
+_NO_UTF_8 = b"\xff\xfe"
+
+Arrays = dict[str, np.ndarray]
 
 
 def default_queries(retriever: Retriever) -> list[str]:
@@ -30,9 +43,9 @@ def default_queries(retriever: Retriever) -> list[str]:
     return [title for title in found if title.strip()] or list(_WITHOUT_TITLES)
 
 
-def record_cases(
+def record_reference(
     retriever: Retriever, signatures: Mapping[str, Callable[..., Any]], queries: Sequence[str]
-) -> list[ReferenceCase]:
+) -> Reference:
     """Asks the retriever itself, before it is saved.
 
     Args:
@@ -40,43 +53,194 @@ def record_cases(
         signatures: Its functions by name.
         queries: Texts to ask for; none may be blank.
     """
-    cases: list[ReferenceCase] = []
+    recorder = _Recorder(retriever, signatures, queries)
+    recorder.record_encodings()
+    recorder.record_vector_searches()
+    recorder.record_text_searches()
+    defaults = {name: _defaults_of(function) for name, function in signatures.items()}
+    return Reference(recorder.cases, defaults)
 
-    def record(signature: str, **inputs: Any) -> dict[str, np.ndarray]:
-        answer = signatures[signature](**{name: tf.constant(value) for name, value in inputs.items()})
-        outputs = {name: np.asarray(value.numpy()) for name, value in answer.items()}
-        cases.append(
-            ReferenceCase(signature, {name: _array(value) for name, value in inputs.items()}, outputs)
+
+class _Recorder:
+    """Measures how far answers may move, and records them one after the other in `cases`."""
+
+    def __init__(
+        self, retriever: Retriever, signatures: Mapping[str, Callable[..., Any]], queries: Sequence[str]
+    ) -> None:
+        self._retriever = retriever
+        self._signatures = signatures
+        self._texts = _strings(queries)
+        self._parameters = {
+            name: value.numpy() for name, value in SearchRequest.default(retriever.defaults)._asdict().items()
+        }
+        self.cases: list[ReferenceCase] = []
+        encoded = self._ask("encode_query", {"query": self._texts})
+        self._vectors, self._mask = encoded["encodings"], encoded["mask"]
+        alone = [self._ask("encode_query", {"query": self._texts[[place]]}) for place in range(len(queries))]
+        self._of_encoder = slack.encoder_tolerance(encoded, alone)
+        self._measure_index()
+
+    def _measure_index(self) -> None:
+        dim, distance = self._retriever.dim, self._of_encoder
+        request = {"k_prime": np.int32(_K_PRIME_OF_HITS), "leaves": np.int32(0)}
+        hits = self._asking("search_vectors_tokens", request)
+        by_ulps = slack.token_spread(hits, self._vectors, slack.moved_by_ulps(self._vectors))
+        spread = slack.token_spread(hits, self._vectors, slack.moved_by(distance, self._vectors))
+        self._of_hits_by_vectors = slack.slack(dim, by_ulps)
+        self._of_hits = slack.slack(dim, max(by_ulps, spread))
+        self._spread_of_tokens = spread
+        self._steadiness = self._steadiness_of(self._parameters)
+        of_documents = self._steadiness.tolerance
+        # Under other imputations the score jumps where a token comes to be retrieved.
+        continuous = self._retriever.defaults.imputation == "top_k_prime"
+        self._by_vectors = min(of_documents, self._of_hits_by_vectors) if continuous else of_documents
+
+    def _steadiness_of(self, parameters: Mapping[str, Any]) -> slack.Steadiness:
+        return slack.steadiness_of_rankings(
+            self._asking("search_vectors", parameters),
+            self._vectors,
+            slack.moved_by(self._of_encoder, self._vectors),
+            self._spread_of_tokens,
         )
-        return outputs
 
-    text = _strings(queries)
-    parameters = {name: value.numpy() for name, value in _parameters(retriever).items()}
-    record("serving_default", query=text)
-    record("serving_default", query=_strings([queries[0]]))
-    record("serving_default", query=_strings(["", *queries[:1], b"\xff\xfe"]))
-    found = record("search", query=text, **parameters)
-    language = found["languages"][0, :1]
-    record("search", query=text, **{**parameters, "languages": language, "k_prime": np.int32(10)})
-    for imputation in ("zero", "constant", "none"):
-        record(
-            "search", query=text[:1], **{**parameters, "imputation": np.array(imputation.encode(), object)}
-        )
-    if retriever.keeps_vectors:
-        rescore = np.int32(min(2 * retriever.defaults.top_k, MAX_TOP_K))
-        record("search", query=text, **{**parameters, "rescore": rescore})
-    encoded = record("encode_query", query=text)
-    record("search_vectors", **encoded, **parameters)
-    record("search_tokens", query=text[:2], k_prime=np.int32(_K_PRIME_OF_HITS), leaves=parameters["leaves"])
-    explained = {name: value for name, value in parameters.items() if name != "rescore"}
-    record("explain", query=text[:2], **explained)
-    record("encode_document", document=text)
-    record("score", query=text[:2], documents=np.stack([text, text[::-1]])[: len(text[:2])])
-    return cases
+    def record_encodings(self) -> None:
+        """Ids of tokens and vectors, of texts in both cases and of texts that are too long."""
+        tolerances = {"encodings": self._of_encoder}
+        odd = _strings([*(text.decode().upper() for text in self._texts[:2]), "", _NO_UTF_8])
+        # Every text is a token at least.
+        repeats = 1 + self._retriever.tokenizer.config.document_length // len(self._texts)
+        long = _strings([b" ".join(self._texts.tolist() * repeats)])
+        for signature, name in (("encode_query", "query"), ("encode_document", "document")):
+            self._record(signature, {name: self._texts}, tolerances)
+            self._record(signature, {name: odd}, tolerances)
+            self._record(signature, {name: long}, {}, only=("ids", "mask"))
+
+    def record_vector_searches(self) -> None:
+        """Searches fed with the recorded vectors: token hits, the index as a whole, and documents."""
+        tolerances = dict.fromkeys(("scores", "cutoffs"), self._of_hits_by_vectors)
+        signature = "search_vectors_tokens"
+        hits = {"k_prime": np.int32(_K_PRIME_OF_HITS), "leaves": np.int32(0)}
+        self._record(signature, {"encodings": self._vectors, "mask": self._mask, **hits}, tolerances)
+        probes = {"encodings": self._vectors[[0, -1], :1], "mask": np.ones([2, 1], bool)}
+        whole = np.int32(min(self._retriever.searcher.num_tokens, _K_PRIME_OF_PROBES))
+        self._record(signature, {**probes, "k_prime": whole, "leaves": np.int32(0)}, tolerances)
+        steady = self._steadiness.queries
+        vectors = {"encodings": self._vectors[steady], "mask": self._mask[steady]}
+        self._record("search_vectors", {**vectors, **self._parameters}, {"scores": self._by_vectors})
+
+    def record_text_searches(self) -> None:
+        """What callers ask, of queries that are not at an edge of the index."""
+        texts = self._texts[self._steadiness.queries]
+        of_documents = {"scores": self._steadiness.tolerance}
+        for query in (texts, texts[:1], np.concatenate([_strings(["", " "]), texts[:1]])):
+            self._record("serving_default", {"query": query}, of_documents)
+        self._record("search", {"query": texts, **self._parameters}, of_documents)
+        self._record_sharp_searches()
+        if self._retriever.keeps_vectors:
+            self._record_rescored()
+        hits = {"query": texts[:2], "k_prime": np.int32(_K_PRIME_OF_HITS), "leaves": np.int32(0)}
+        self._record("search_tokens", hits, dict.fromkeys(("scores", "cutoffs"), self._of_hits))
+        self._record_explanations(texts[:2])
+        scored = {"scores": 2 * self._of_encoder + slack.rounding_of_scores(self._retriever.dim)}
+        documents = np.stack([texts, texts[::-1]])[: len(texts[:2])]
+        self._record("score", {"query": texts[:2], "documents": documents}, scored)
+
+    def _record_sharp_searches(self) -> None:
+        """Filters and imputations, where no token is so near the cut-off that rounding can move it over."""
+        place, k_prime, fall = self._sharpest()
+        request = {
+            **self._parameters,
+            "k_prime": np.int32(k_prime),
+            "leaves": np.int32(_LEAVES_OF_SHARP),
+            "rescore": np.int32(0),
+        }
+        query = {"query": self._texts[[place]]}
+        vectors = {"encodings": self._vectors[[place]], "mask": self._mask[[place]]}
+        of_text, of_vectors = {"scores": self._of_hits}, {"scores": self._of_hits_by_vectors}
+        language = self._ask("search", {**query, **request})["languages"][0, :1]
+        sharp = fall > 2 * self._of_hits
+        if sharp:
+            self._record("search", {**query, **request, "languages": language}, of_text)
+        for name in IMPUTATIONS if sharp else ("top_k_prime",):
+            asked = {**request, "imputation": np.array(name.encode(), object), "constant": np.float32(0.5)}
+            self._record("search", {**query, **asked}, of_text)
+            self._record("search_vectors", {**vectors, **asked}, of_vectors)
+
+    def _sharpest(self) -> tuple[int, int, float]:
+        """The query and the k' after which the scores of all its tokens fall furthest, and how far."""
+        request = {"k_prime": np.int32(_K_PRIME_OF_HITS), "leaves": np.int32(_LEAVES_OF_SHARP)}
+        hits = self._asking("search_vectors_tokens", request)(self._vectors)
+        scores = -np.sort(-hits["scores"], axis=1)
+        with np.errstate(invalid="ignore"):
+            falls = np.nan_to_num(scores[:, :-1] - scores[:, 1:], nan=0.0, posinf=0.0)
+        best = (0.0, 0, 1)
+        for place in np.flatnonzero(self._steadiness.queries).tolist():
+            of_query = falls[hits["query_of_row"] == place].min(axis=0)
+            if of_query.size:
+                best = max(best, (float(of_query.max()), place, 1 + int(of_query.argmax())))
+        return best[1], best[2], best[0]
+
+    def _record_rescored(self) -> None:
+        rescore = np.int32(min(2 * self._retriever.defaults.top_k, MAX_TOP_K))
+        parameters = {**self._parameters, "rescore": rescore}
+        steadiness = self._steadiness_of(parameters)
+        texts = self._texts[steadiness.queries]
+        self._record("search", {"query": texts, **parameters}, {"scores": steadiness.tolerance})
+
+    def _record_explanations(self, texts: np.ndarray) -> None:
+        request = {name: value for name, value in self._parameters.items() if name != "rescore"}
+        request["top_k"] = np.int32(min(int(request["top_k"]), _MOST_EXPLAINED))
+        places = [self._texts.tolist().index(text) for text in texts]
+        vectors = {"encodings": self._vectors[places], "mask": self._mask[places]}
+        searched = {name: request[name] for name in ("k_prime", "leaves")}
+        hits = self._ask("search_vectors_tokens", {**vectors, **searched})
+        inputs = {"query": texts, **request}
+        contested = _contested(self._ask("explain", inputs), hits, 2 * self._of_hits)
+        tolerances = {"scores": self._steadiness.tolerance, "token_scores": self._of_hits}
+        self._record("explain", inputs, tolerances, contested=contested)
+
+    def _ask(self, signature: str, inputs: Mapping[str, Any]) -> Arrays:
+        answer = self._signatures[signature](**{name: tf.constant(value) for name, value in inputs.items()})
+        return {name: np.asarray(value.numpy()) for name, value in answer.items()}
+
+    def _asking(self, signature: str, request: Mapping[str, Any]) -> slack.Ask:
+        return lambda vectors: self._ask(signature, {"encodings": vectors, "mask": self._mask, **request})
+
+    def _record(
+        self,
+        signature: str,
+        inputs: Mapping[str, Any],
+        tolerances: Mapping[str, float],
+        only: Sequence[str] = (),
+        contested: np.ndarray | None = None,
+    ) -> None:
+        outputs = self._ask(signature, inputs)
+        kept = {name: array for name, array in outputs.items() if not only or name in only}
+        asked = {name: _array(value) for name, value in inputs.items()}
+        self.cases.append(ReferenceCase(signature, asked, kept, tolerances, contested))
 
 
-def _parameters(retriever: Retriever) -> dict[str, tf.Tensor]:
-    return SearchRequest.default(retriever.defaults)._asdict()
+def _contested(explained: Arrays, hits: Arrays, close: float) -> np.ndarray:
+    """Where two retrieved tokens of a document are `close`, `[queries, documents, length]` bool."""
+    contested = np.zeros(explained["retrieved"].shape, bool)
+    names = {identifier: place for place, identifier in enumerate(hits["document_ids"])}
+    for query, identifiers in enumerate(explained["document_ids"]):
+        for position, row in enumerate(np.flatnonzero(hits["query_of_row"] == query)):
+            for place, identifier in enumerate(identifiers):
+                own = hits["scores"][row][hits["documents"][row] == names.get(identifier, -2)]
+                best = -np.sort(-own)[:2]
+                contested[query, place, position] = len(best) == 2 and best[0] - best[1] <= close
+    return contested
+
+
+def _defaults_of(function: Any) -> Arrays:
+    """Values of the inputs that a caller may leave out."""
+    parameters = inspect.signature(function.python_function).parameters
+    return {
+        name: _array(parameter.default.numpy())
+        for name, parameter in parameters.items()
+        if parameter.default is not inspect.Parameter.empty
+    }
 
 
 def _strings(values: Sequence[str | bytes]) -> np.ndarray:

@@ -94,7 +94,14 @@ class SavedModelSession:
             )
         arrays = definition.check(inputs)
         with self._in_use() as session:
-            return self._run(session, definition, arrays)
+            return self._run(session, definition, arrays, definition.outputs)
+
+    def defaults(self, signature: str) -> dict[str, np.ndarray]:
+        """The values that the model's own graph gives to the inputs a request leaves out."""
+        definition = self.signatures[signature]
+        optional = {name: definition.inputs[name] for name in sorted(definition.optional)}
+        with self._in_use() as session:
+            return self._run(session, definition, {}, optional) if optional else {}
 
     def close(self) -> None:
         """Waits for running calls, then frees the model. Calls that come later are refused."""
@@ -178,10 +185,14 @@ class SavedModelSession:
                 self._idle.notify_all()
 
     def _run(
-        self, session: int, signature: Signature, arrays: Mapping[str, np.ndarray]
+        self,
+        session: int,
+        signature: Signature,
+        arrays: Mapping[str, np.ndarray],
+        wanted: Mapping[str, TensorSpec],
     ) -> dict[str, np.ndarray]:
         fed = self._endpoints(signature.name, [signature.inputs[name] for name in arrays])
-        fetched = self._endpoints(signature.name, list(signature.outputs.values()))
+        fetched = self._endpoints(signature.name, list(wanted.values()))
         values = (ctypes.c_void_p * len(fed))()
         results = (ctypes.c_void_p * len(fetched))()
         try:
@@ -194,10 +205,7 @@ class SavedModelSession:
                     *(fetched, results, len(fetched)),
                     *(None, 0, None, status),
                 )
-            return {
-                name: tensors.to_array(result)
-                for name, result in zip(signature.outputs, results, strict=True)
-            }
+            return {name: tensors.to_array(result) for name, result in zip(wanted, results, strict=True)}
         finally:
             for value in filter(None, values):
                 tensors.free_input(value)

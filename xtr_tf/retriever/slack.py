@@ -1,0 +1,155 @@
+"""How far rounding can move the answers of an index, measured by moving its query vectors a little.
+
+Other processors add the terms of a sum in another order, and an index may make more of it: ScaNN's 8-bit
+lookup tables turn the last bit of a query vector into 1e-4 to 1e-3 of a score. So the index itself is asked
+how far its answers move, for vectors a few units in the last place away, and for vectors as far away as
+the encoder's rounding reaches. Knows arrays only; needs no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from xtr_tf.retriever.agreement import differences
+from xtr_tf.retriever.reference_cases import ReferenceCase
+
+Answer = Mapping[str, np.ndarray]
+#: From `[queries, length, dim]` vectors to the answer of a signature.
+Ask = Callable[[np.ndarray], Answer]
+
+_EPSILON = float(np.finfo(np.float32).eps)
+_DRAWS = 16
+_ULPS = 2
+# A draw of 16 finds what is common; another processor may be less lucky than the worst of them.
+_MARGIN = 2.0
+# Texts alone and in a batch are rounded as differently as on two processors; a bound needs more.
+_ENCODER_MARGIN = 8.0
+# A query whose scores move this many times as far as those of others is at an edge of the index.
+_EDGE = 4.0
+
+
+def encoder_tolerance(batch: Answer, alone: Sequence[Answer]) -> float:
+    """How far the vectors of a text may be from the recorded ones, relative to their length.
+
+    Args:
+        batch: `encodings` and `mask` of texts that were encoded together.
+        alone: Those of the same texts, each encoded alone.
+    """
+    dim = batch["encodings"].shape[-1]
+    worst = _EPSILON * np.sqrt(dim)
+    for vectors, mask, single in zip(batch["encodings"], batch["mask"], alone, strict=True):
+        together, apart = vectors[mask], single["encodings"][0][single["mask"][0]]
+        distances = np.linalg.norm(np.float64(together) - apart, axis=1)
+        worst = max(worst, float(np.max(distances / np.linalg.norm(together, axis=1), initial=0.0)))
+    return _ENCODER_MARGIN * worst
+
+
+def moved_by_ulps(vectors: np.ndarray) -> Iterator[np.ndarray]:
+    """The vectors again and again, every number up to a few units in its last place away."""
+    generator = np.random.default_rng(0)
+    for _ in range(_DRAWS):
+        steps = generator.integers(-_ULPS, _ULPS, vectors.shape, endpoint=True)
+        yield (vectors + steps * np.spacing(vectors)).astype(np.float32)
+
+
+def moved_by(distance: float, vectors: np.ndarray) -> Iterator[np.ndarray]:
+    """The vectors again and again, each `distance` of its length away in some direction."""
+    generator = np.random.default_rng(1)
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    for _ in range(_DRAWS):
+        directions = generator.standard_normal(vectors.shape)
+        directions *= distance * lengths / np.linalg.norm(directions, axis=-1, keepdims=True)
+        yield (vectors + directions).astype(np.float32)
+
+
+def rounding_of_scores(dim: int) -> float:
+    """How far two inner products of the same two unit vectors may be apart: sums of `dim` products."""
+    return dim * _EPSILON
+
+
+def token_spread(ask: Ask, vectors: np.ndarray, moved: Iterator[np.ndarray]) -> float:
+    """How far the score of any token moved, over all moved vectors.
+
+    Args:
+        ask: Gives token hits.
+        vectors: `[queries, length, dim]`.
+        moved: The same, moved a little.
+    """
+    expected = _scores_of_tokens(ask(vectors))
+    worst = 0.0
+    for other in moved:
+        found = _scores_of_tokens(ask(other))
+        worst = max(worst, *(abs(found[hit] - expected[hit]) for hit in found.keys() & expected.keys()), 0.0)
+    return worst
+
+
+@dataclasses.dataclass(frozen=True)
+class Steadiness:
+    """What moved vectors did to rankings.
+
+    Attributes:
+        tolerance: How far the score of a document may be from the recorded one.
+        queries: `[queries]` bool, those that can be checked by it; the others are at an edge of the index,
+            such as between two cells, where a last bit decides what is looked at.
+    """
+
+    tolerance: float
+    queries: np.ndarray
+
+
+def steadiness_of_rankings(
+    ask: Ask, vectors: np.ndarray, moved: Iterator[np.ndarray], spread_of_tokens: float
+) -> Steadiness:
+    """Measures how far rankings move.
+
+    Args:
+        ask: Gives `document_ids` and `scores`.
+        vectors: `[queries, length, dim]`.
+        moved: The same, moved a little.
+        spread_of_tokens: How far the scores of tokens move, whose mean a document's score is.
+    """
+    expected = ask(vectors)
+    answers = [ask(other) for other in moved]
+    count, dim = len(vectors), vectors.shape[-1]
+    spreads = np.array(
+        [max(_ranking_spread(expected, answer, query) for answer in answers) for query in range(count)]
+    )
+    calm = spreads <= _EDGE * max(float(np.median(spreads)), spread_of_tokens, rounding_of_scores(dim))
+    tolerance = rounding_of_scores(dim) + max(_MARGIN * float(spreads[calm].max()), spread_of_tokens)
+    steady = calm & [
+        not any(differences(_row(expected, query, tolerance), _outputs(answer, query)) for answer in answers)
+        for query in range(count)
+    ]
+    if not steady.any():  # Some answer must be checked, though a last bit may change it.
+        steady[np.argmin(spreads)] = True
+    return Steadiness(tolerance, steady)
+
+
+def slack(dim: int, spread: float) -> float:
+    """The tolerance that follows from a measured spread of scores."""
+    return rounding_of_scores(dim) + _MARGIN * spread
+
+
+def _scores_of_tokens(hits: Answer) -> dict[tuple[int, int], float]:
+    rows, columns = np.nonzero(hits["documents"] >= 0)
+    tokens, scores = hits["token_ids"][rows, columns], hits["scores"][rows, columns]
+    return dict(zip(zip(rows.tolist(), tokens.tolist(), strict=True), scores.tolist(), strict=True))
+
+
+def _ranking_spread(expected: Answer, answer: Answer, query: int) -> float:
+    left, right = (
+        dict(zip(found["document_ids"][query], found["scores"][query].tolist(), strict=True))
+        for found in (expected, answer)
+    )
+    return max((abs(left[name] - right[name]) for name in (left.keys() & right.keys()) - {b""}), default=0.0)
+
+
+def _outputs(answer: Answer, query: int) -> dict[str, np.ndarray]:
+    return {name: array[query : query + 1] for name, array in answer.items()}
+
+
+def _row(answer: Answer, query: int, tolerance: float) -> ReferenceCase:
+    return ReferenceCase("search", {}, _outputs(answer, query), {"scores": tolerance})
