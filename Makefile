@@ -6,7 +6,7 @@ WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-index bench-serve bench-search claims
+.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-index bench-serve bench-search claims gate-trial
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ bench-index: setup ## Measure the index build's memory, time and quality beside 
 
 claims: setup ## Check the paper's claims on the models of benchmarks/study, on real data
 	@$(PYTHON) -W ignore benchmarks/paper_claims/run.py $(ARGS)
+
+gate-trial: setup ## Export 100 times under changing limits, and spoil exports: the gate must tell them apart
+	@$(PYTHON) -W ignore benchmarks/gate/run.py $(ARGS)
 
 lock: ## Resolve pyproject.toml anew into both lock files
 	@tools/lock.sh
