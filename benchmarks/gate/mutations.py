@@ -133,8 +133,8 @@ def _next_document(owners: np.ndarray) -> np.ndarray:
     return owners
 
 
-def _shift_cells(cells: np.ndarray) -> np.ndarray:
-    return (cells + 1) % (cells.max() + 1)
+def _shift_leaves(leaves: np.ndarray) -> np.ndarray:
+    return (leaves + 1) % (leaves.max() + 1)
 
 
 def _shift_offsets(offsets: np.ndarray) -> np.ndarray:
@@ -155,7 +155,7 @@ def _exchange_codewords(serialized: np.ndarray) -> np.ndarray:
 
 
 def _exchange_centres(serialized: np.ndarray) -> np.ndarray:
-    """Exchanges the centres of two cells."""
+    """Exchanges the centres of two leaves."""
     from scann.partitioning import partitioner_pb2
 
     partitioner = partitioner_pb2.SerializedPartitioner.FromString(serialized[0])
@@ -250,19 +250,19 @@ _MUTATIONS: Sequence[Mutation] = (
     Mutation("two vectors exchanged", ("exact", "core"), _HITS, _variable("searcher/vectors", _TWO)),
     Mutation("index of another encoder", ("exact",), _HITS, _variable("searcher/vectors", _rotate)),
     Mutation(
-        "cells moved by one vector", ("core",), _HITS, _variable("searcher/cell_offsets", _shift_offsets)
+        "leaves moved by one vector", ("core",), _HITS, _variable("searcher/leaf_offsets", _shift_offsets)
     ),
-    Mutation("numbers of two tokens exchanged", ("core",), _HITS, _variable("searcher/tokens", _TWO)),
+    Mutation("two postings exchanged", ("core",), _HITS, _variable("searcher/postings", _TWO)),
     Mutation("two centres exchanged", ("core",), _HITS, _variable("searcher/centres", _TWO)),
     Mutation("1% noise on the scales", ("core",), _HITS, _variable("searcher/scales", _noise)),
     Mutation(
         "vectors to rescore by of the next token",
         ("core",),
         "search",
-        _variable("searcher/slots", lambda v: np.roll(v, 1)),
+        _variable("searcher/posting_of_token", lambda v: np.roll(v, 1)),
     ),
     Mutation("two blocks of codes exchanged", _SCANN, _HITS, _variable("searcher/codes", _BLOCKS)),
-    Mutation("cells moved by one", _SCANN, _HITS, _variable("searcher/cells", _shift_cells)),
+    Mutation("leaves moved by one", _SCANN, _HITS, _variable("searcher/leaf_of_token", _shift_leaves)),
     Mutation("two codewords exchanged", _SCANN, _HITS, _variable("searcher/codebook", _exchange_codewords)),
     Mutation("two centres exchanged", _SCANN, _HITS, _variable("searcher/partitioner", _exchange_centres)),
     Mutation(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -28,6 +29,7 @@ KINDS = {
     "reordered": ("--kind", "scann", "--reordering"),
 }
 ENCODERS = ("shipped", "random")
+_INDEXES = 3
 
 
 class Limits(NamedTuple):
@@ -89,15 +91,14 @@ def prepare(work: Path) -> list[str]:
 
 
 def try_exports(work: Path, indexes: list[str], count: int) -> tuple[int, dict[str, Path]]:
-    """Exports `count` times; returns how many were refused, and the last good export of each index."""
+    """Exports `count` times; returns how many were refused, and the last good export of each kind."""
     refused, made = 0, 0
     good: dict[str, Path] = {}
     share = -(-count // len(LIMITS))
     for number, limits in enumerate(LIMITS):
-        # Half as many indexes as exports, each twice: tracing is what takes longest.
-        first = number * share // 2
-        some = [indexes[(first + place) % len(indexes)] for place in range(-(-share // 2))]
-        mine = [*some, *some][: min(share, count - number * share)]
+        # A few indexes, each several times: tracing one is what takes longest.
+        some = [indexes[(number * _INDEXES + place) % len(indexes)] for place in range(_INDEXES)]
+        mine = list(itertools.islice(itertools.cycle(some), min(share, count - number * share)))
         other = LIMITS[(number + 3) % len(LIMITS)]
         out = work / "exports" / str(number)
         for line in _lines([str(Path(__file__).with_name("worker.py")), str(work), str(out), *mine], limits):
@@ -108,9 +109,10 @@ def try_exports(work: Path, indexes: list[str], count: int) -> tuple[int, dict[s
             print(f"{made:4}  {answer['index']:18}  exported {limits.name}, checked {other.name}", end="")
             print(f": {problem}" if problem else "", flush=True)
             if not problem:
-                if answer["index"] in good:
-                    shutil.rmtree(good[answer["index"]])
-                good[answer["index"]] = Path(answer["directory"])
+                _, _, kind = answer["index"].partition("-")
+                if kind in good:
+                    shutil.rmtree(good[kind])
+                good[kind] = Path(answer["directory"])
     return refused + (count - made), good
 
 
@@ -119,8 +121,7 @@ def try_mutations(work: Path, good: dict[str, Path]) -> tuple[int, int]:
     import mutations
 
     tried, accepted = 0, 0
-    for index, directory in good.items():
-        kind = index.partition("-")[2]
+    for kind, directory in good.items():
         for mutation in mutations.mutations_of(kind, directory):
             copy = work / "mutated"
             shutil.rmtree(copy, ignore_errors=True)
@@ -128,7 +129,7 @@ def try_mutations(work: Path, good: dict[str, Path]) -> tuple[int, int]:
             mutation.apply(copy)
             problem = mutations.refusal(copy, mutation)
             tried, accepted = tried + 1, accepted + (problem is None)
-            print(f"{index:18}  {mutation.name}: {problem or 'ACCEPTED'}"[:200], flush=True)
+            print(f"{kind:9}  {mutation.name}: {problem or 'ACCEPTED'}"[:200], flush=True)
     return tried, accepted
 
 

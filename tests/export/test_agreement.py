@@ -52,7 +52,11 @@ def test_ties_may_change_places():
 
 
 def test_a_tie_at_the_end_may_bring_another_document():
-    assert compare(REFERENCE, ranking("abce", [0.9, 0.8, 0.7999999, 0.5])) == []
+    other = ranking("abce", [0.9, 0.8, 0.7999999, 0.5])
+    for beyond, problems in ((0.499999, []), (0.4, ["query 0 finds other documents"]), (-np.inf, None)):
+        found = compare(REFERENCE, other, beyond=np.array([beyond], np.float32))
+        assert found == (problems if problems is not None else ["query 0 finds other documents"])
+    assert compare(REFERENCE, other) == []  # the old form does not know
 
 
 @pytest.mark.parametrize(
@@ -166,6 +170,7 @@ def test_cases_survive_the_disk(tmp_path):
         {"scores": np.array([[-np.inf, 0.1]], np.float32), "mask": np.array([True])},
         {"scores": 3e-4},
         np.array([[True, False]]),
+        np.array([-np.inf], np.float32),
     )
     defaults = {"search": {"k_prime": np.array(7, np.int32)}}
     write_reference(tmp_path, Reference([case], defaults))
@@ -177,6 +182,8 @@ def test_cases_survive_the_disk(tmp_path):
     assert read.tolerances == {"scores": 3e-4}
     assert read.contested is not None
     assert read.contested.tolist() == [[True, False]]
+    assert read.beyond is not None
+    assert read.beyond.tolist() == [-np.inf]
     for left, right in ((case.inputs, read.inputs), (case.outputs, read.outputs)):
         assert left.keys() == right.keys()
         for name, array in left.items():

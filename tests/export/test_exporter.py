@@ -120,13 +120,12 @@ def test_default_queries_come_from_the_corpus(tiny_retriever, tiny_corpus):
     assert set(queries) <= titles
 
 
-def test_reference_requests_stay_within_the_limits_of_a_deep_default(exact_retriever):
-    retriever = exact_retriever.retriever
+def test_reference_requests_stay_within_the_limits_of_a_deep_default(tiny_retriever, signatures):
     deep = SimpleNamespace(
-        **{name: getattr(retriever, name) for name in ("dim", "searcher", "tokenizer", "keeps_vectors")},
+        **{name: getattr(tiny_retriever, name) for name in ("dim", "searcher", "tokenizer", "keeps_vectors")},
         defaults=SearchDefaults(top_k=6_000),
     )
-    reference = record_reference(deep, exact_retriever.signatures, ["highest mountain"])
+    reference = record_reference(deep, signatures, ["highest mountain"])
     assert max(case.inputs.get("rescore", 0) for case in reference.cases) == MAX_TOP_K
     assert [int(case.inputs["top_k"]) for case in reference.cases if case.signature == "explain"] == [10]
 

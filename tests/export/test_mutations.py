@@ -6,6 +6,7 @@ import importlib.util
 import shutil
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 from types import ModuleType
 
@@ -14,12 +15,12 @@ import pytest
 #: One of each sort; `make gate-trial` goes through all, for every kind of index.
 MISTAKES = {
     "scann": (
-        "1% noise on encoder_variables/1",
-        "encoder_variables/1 transposed",
+        "1% noise on encoder_variables/*",
+        "encoder_variables/* transposed",
         "ids of two documents exchanged",
         "a token given to the next document",
         "two blocks of codes exchanged",
-        "cells moved by one",
+        "leaves moved by one",
         "two codewords exchanged",
         "two centres exchanged",
         "lower-casing off",
@@ -31,7 +32,7 @@ MISTAKES = {
         "a truncated variable",
     ),
     "exact": ("index of another encoder", "languages moved by one"),
-    "core": ("cells moved by one vector", "1% noise on the scales"),
+    "core": ("leaves moved by one vector", "1% noise on the scales"),
 }
 
 
@@ -51,7 +52,7 @@ def mutations(repository: Path) -> ModuleType:
 )
 def test_a_mistake_is_refused(published, mutations, tmp_path, kind, name):
     good = published[kind]
-    (mutation,) = (found for found in mutations.mutations_of(kind, good) if found.name == name)
+    mutation = next(found for found in mutations.mutations_of(kind, good) if fnmatch(found.name, name))
     copy = Path(shutil.copytree(good, tmp_path / "1"))
     mutation.apply(copy)
     problem = mutations.refusal(copy, mutation)

@@ -11,7 +11,7 @@ import numpy as np
 PROGRAM = """
 import json
 import tensorflow as tf
-from xtr_tf.losses import token_retrieval_scores
+from xtr_tf.training.losses.scores import token_retrieval_scores
 from xtr_tf.runtime import peak_resident_bytes
 
 n, m, dim, k = 32, 128, 128, 128

@@ -90,5 +90,5 @@ def test_an_old_key_is_answered_with_the_new_one(old, new):
 
 
 def test_an_old_key_in_a_list_is_answered_as_well():
-    with pytest.raises(InputError, match="`accelerator_count`; rename it"):
+    with pytest.raises(InputError, match=r"accelerator_count`; rename it"):
         load_pipeline_config(None, ["vertex.training=[{accelerators: 8}]"])

@@ -7,7 +7,7 @@ import ast
 import pytest
 from google.protobuf import descriptor_pool
 
-from serving.server.wire import protos
+from serving.server import protos
 from xtr_tf.runtime.protos import package_directory
 
 

@@ -45,7 +45,7 @@ class RetrieverExporterSpec(ComponentSpec):
 
 
 class RetrieverExporterExecutor(base_executor.BaseExecutor):
-    """Exports through the gate of `xtr_tf.export`; a model that fails it is no artifact."""
+    """Exports through the gate of `xtr_tf.retriever`; a model that fails it is no artifact."""
 
     def Do(  # noqa: N802
         self,

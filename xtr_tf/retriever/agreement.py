@@ -88,7 +88,9 @@ def _compare_rankings(case: ReferenceCase, answer: Answer) -> list[str]:
         return problems
     names = [name for name in expected if name not in _NOT_PER_DOCUMENT]
     for query in range(len(expected["scores"])):
-        places = _places_of_same_documents(query, expected, answer, tolerances["scores"])
+        # Cases of the old form do not know what comes after the last document.
+        beyond = expected["scores"][query, -1] if case.beyond is None else case.beyond[query]
+        places = _places_of_same_documents(query, expected, answer, beyond, tolerances["scores"])
         if places is None:
             problems.append(f"query {query} finds other documents")
             continue
@@ -106,11 +108,11 @@ def _compare_rankings(case: ReferenceCase, answer: Answer) -> list[str]:
 
 
 def _places_of_same_documents(
-    query: int, expected: Answer, answer: Answer, tolerance: float
+    query: int, expected: Answer, answer: Answer, beyond: float, tolerance: float
 ) -> tuple[list[int], list[int]] | None:
     """Where the same documents stand in both rankings, or None if one moved further than its score may.
 
-    A document that the expected ranking does not have must be as good as its last one.
+    A document that the expected ranking does not have is the one `beyond` its end, as good as its last one.
     """
     scores = expected["scores"][query].tolist()
     place_of = {identifier: place for place, identifier in enumerate(expected["document_ids"][query])}
@@ -119,7 +121,7 @@ def _places_of_same_documents(
     for identifier in answer["document_ids"][query]:
         if identifier and identifier not in place_of:
             place_of[identifier] = len(scores)
-            scores.append(scores[known - 1])
+            scores.append(float(beyond))
         ordinals.append(place_of.get(identifier, -1))
     # Each of two scores may be off, so that their difference may be off by twice as much.
     if ranking_problems(scores, ordinals, 2 * tolerance):

@@ -36,6 +36,8 @@ class ReferenceCase:
             for `encodings`. What is not named must be the same.
         contested: Of `explain`, bool `[queries, documents, length]`: where two tokens of a document are so
             close that rounding decides which of them matched.
+        beyond: Of rankings, float `[queries]`: the score of the best document that was not returned. It may
+            take the place of the last one if their scores are close; -inf for none.
     """
 
     signature: str
@@ -43,6 +45,7 @@ class ReferenceCase:
     outputs: Mapping[str, np.ndarray]
     tolerances: Mapping[str, float] = dataclasses.field(default_factory=dict)
     contested: np.ndarray | None = None
+    beyond: np.ndarray | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +76,11 @@ def write_reference(directory: Path, reference: Reference) -> None:
                 "inputs": _to_fields(case.inputs),
                 "outputs": _to_fields(case.outputs),
                 "tolerances": dict(case.tolerances),
-                **({} if case.contested is None else {"contested": _to_json(case.contested)}),
+                **{
+                    name: _to_json(array)
+                    for name, array in (("contested", case.contested), ("beyond", case.beyond))
+                    if array is not None
+                },
             }
             for case in reference.cases
         ],
@@ -115,7 +122,7 @@ def _case(entry: Mapping[str, Any]) -> ReferenceCase:
         _from_fields(entry["inputs"]),
         _from_fields(entry["outputs"]),
         {name: float(tolerance) for name, tolerance in entry["tolerances"].items()},
-        _from_json(entry["contested"]) if "contested" in entry else None,
+        *(_from_json(entry[name]) if name in entry else None for name in ("contested", "beyond")),
     )
 
 

@@ -217,7 +217,22 @@ class _Recorder:
         outputs = self._ask(signature, inputs)
         kept = {name: array for name, array in outputs.items() if not only or name in only}
         asked = {name: _array(value) for name, value in inputs.items()}
-        self.cases.append(ReferenceCase(signature, asked, kept, tolerances, contested))
+        beyond = self._beyond(signature, inputs)
+        self.cases.append(ReferenceCase(signature, asked, kept, tolerances, contested, beyond))
+
+    def _beyond(self, signature: str, inputs: Mapping[str, Any]) -> np.ndarray | None:
+        """Scores of the first documents that a ranking does not return; None if that cannot be asked."""
+        if signature == "serving_default":
+            blank = np.array([not text.strip() for text in inputs["query"]])
+            scores = np.full(len(blank), -np.inf, np.float32)
+            found = self._beyond("search", {"query": inputs["query"][~blank], **self._parameters})
+            if found is None:
+                return None
+            scores[~blank] = found
+            return scores
+        if "top_k" not in inputs or inputs["top_k"] in (MAX_TOP_K, inputs.get("rescore", 0)):
+            return None
+        return self._ask(signature, {**inputs, "top_k": np.int32(inputs["top_k"] + 1)})["scores"][:, -1]
 
 
 def _contested(explained: Arrays, hits: Arrays, close: float) -> np.ndarray:

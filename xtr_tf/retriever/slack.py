@@ -93,7 +93,7 @@ class Steadiness:
     Attributes:
         tolerance: How far the score of a document may be from the recorded one.
         queries: `[queries]` bool, those that can be checked by it; the others are at an edge of the index,
-            such as between two cells, where a last bit decides what is looked at.
+            such as between two leaves, where a last bit decides what is looked at.
     """
 
     tolerance: float
