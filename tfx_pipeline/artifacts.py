@@ -6,7 +6,7 @@ recording goes into custom properties. Who blesses, and why, is in `blessing`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tfx.components.evaluator import constants
@@ -92,14 +92,11 @@ def write_infra_blessing(blessing: Artifact, blessed: bool, reasons: Sequence[st
     _write(blessing, _INFRA_FILES[blessed], blessed, reasons)
 
 
-def refusals(blessings: Iterable[Artifact]) -> list[str]:
-    """Why models were not blessed, a sentence each; nothing where all were."""
-    return [
-        reason
-        for blessing in blessings
-        if not blessing.get_int_custom_property(constants.ARTIFACT_PROPERTY_BLESSED_KEY)
-        for reason in blessing.get_string_custom_property(REASONS).splitlines()
-    ]
+def refusals(blessing: Artifact) -> list[str]:
+    """Why a model was not blessed, a sentence each; nothing if it was."""
+    if blessing.get_int_custom_property(constants.ARTIFACT_PROPERTY_BLESSED_KEY):
+        return []
+    return list(blessing.get_string_custom_property(REASONS).splitlines())
 
 
 def _write(blessing: Artifact, file: str, blessed: bool, reasons: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionP
 from tfx.utils import io_utils
 
 from tfx_pipeline.artifacts import TokenVectorsArtifact, encoder_folder
+from tfx_pipeline.components.executor import Artifacts, SingleArtifacts
 from tfx_pipeline.config import is_remote, settings_from_json
 from tfx_pipeline.storage import WorkArea, key_of, local_input, local_output
 from xtr_tf.config.retrieval import EncodingConfig
@@ -45,29 +46,24 @@ class CorpusEncoderSpec(ComponentSpec):
     }
 
 
-class CorpusEncoderExecutor(base_executor.BaseExecutor):
+class CorpusEncoderExecutor(SingleArtifacts, base_executor.BaseExecutor):
     """Encodes a corpus in the work area, and moves the result to its artifact."""
 
-    def Do(  # noqa: N802
-        self,
-        input_dict: dict[str, list[Artifact]],
-        output_dict: dict[str, list[Artifact]],
-        exec_properties: dict[str, Any],
-    ) -> None:
+    def run(self, inputs: Artifacts, outputs: Artifacts, properties: dict[str, Any]) -> None:
         """Called by TFX."""
-        model = artifact_utils.get_single_instance(input_dict["model"])
-        corpus = artifact_utils.get_single_instance(input_dict["corpus"])
-        vectors = artifact_utils.get_single_instance(output_dict["vectors"])
-        config = settings_from_json(EncodingConfig, exec_properties["settings"])
-        area = WorkArea(exec_properties["work"])
+        model = inputs["model"]
+        corpus = inputs["corpus"]
+        vectors = outputs["vectors"]
+        config = settings_from_json(EncodingConfig, properties["settings"])
+        area = WorkArea(properties["work"])
         with ExitStack() as stack:
             encoder = encoder_folder(stack.enter_context(local_input(model.uri)))
             fingerprint = read_manifest(encoder).fingerprint
-            origin = key_of(fingerprint, exec_properties["settings"])
+            origin = key_of(fingerprint, properties["settings"])
             latest = area.latest(KIND, origin)
             base = stack.enter_context(local_input(latest["vectors"])) if latest else None
             work = stack.enter_context(
-                area.unfinished(KIND, key_of(origin, corpus.uri, exec_properties["shard_characters"]))
+                area.unfinished(KIND, key_of(origin, corpus.uri, properties["shard_characters"]))
             )
             documents = work / ".documents"  # the dot keeps them from being sent to a remote work area
             _link_examples(corpus, documents)
@@ -76,12 +72,12 @@ class CorpusEncoderExecutor(base_executor.BaseExecutor):
                 encoder,
                 work / "vectors",
                 config,
-                shard_characters=exec_properties["shard_characters"],
+                shard_characters=properties["shard_characters"],
                 reuse=base,
-                runner=_runner(exec_properties, reuses=base is not None),
+                runner=_runner(properties, reuses=base is not None),
             )
             with local_output(vectors.uri) as out:
-                _place(work / "vectors", base if exec_properties["keep_order"] else None, out)
+                _place(work / "vectors", base if properties["keep_order"] else None, out)
         area.remember(KIND, origin, {"vectors": vectors.uri})
         _record(vectors, report, fingerprint, latest)
 
@@ -145,16 +141,16 @@ def _link_examples(corpus: Artifact, folder: Path) -> None:
             number += 1
 
 
-def _runner(exec_properties: dict[str, Any], reuses: bool) -> Runner:
+def _runner(properties: dict[str, Any], reuses: bool) -> Runner:
     """Beam's workers where a runner is named; what is left after reuse is little, and done here."""
-    beam_args = json.loads(exec_properties["beam_args"])
+    beam_args = json.loads(properties["beam_args"])
     if reuses or not any(argument.startswith("--runner=") for argument in beam_args):
         return run_locally
     from xtr_tf.vectors.beam import BeamRunner
     from xtr_tf.vectors.staged import StagedRunner
 
     runner = BeamRunner(beam_args)
-    work = exec_properties["work"]
+    work = properties["work"]
     return StagedRunner(runner, posixpath.join(work, "staging")) if is_remote(work) else runner
 
 

@@ -21,6 +21,7 @@ from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionP
 from tfx.utils import io_utils
 
 from tfx_pipeline.artifacts import DataGateArtifact
+from tfx_pipeline.components.executor import Artifacts, SingleArtifacts
 from tfx_pipeline.config import GateSettings, settings_from_json
 from tfx_pipeline.data.checks import anomaly_sentences, drifted_languages, language_counts, vanished_languages
 from tfx_pipeline.data.positives import check_positives, read_findings
@@ -49,29 +50,23 @@ class DataGateSpec(ComponentSpec):
     PARAMETERS = {"thresholds": ExecutionParameter(type=str)}  # noqa: RUF012
 
 
-class DataGateExecutor(base_beam_executor.BaseBeamExecutor):
+class DataGateExecutor(SingleArtifacts, base_beam_executor.BaseBeamExecutor):
     """Runs every check, and raises with the first problem if there is any."""
 
-    def Do(  # noqa: N802
-        self,
-        input_dict: dict[str, list[Artifact]],
-        output_dict: dict[str, list[Artifact]],
-        exec_properties: dict[str, Any],
-    ) -> None:
+    def run(self, inputs: Artifacts, outputs: Artifacts, properties: dict[str, Any]) -> None:
         """Called by TFX."""
-        settings = settings_from_json(GateSettings, exec_properties["thresholds"])
-        single = {name: artifacts[0] for name, artifacts in input_dict.items() if artifacts}
-        gate = artifact_utils.get_single_instance(output_dict["gate"])
+        settings = settings_from_json(GateSettings, properties["thresholds"])
+        gate = outputs["gate"]
         # Findings of single queries first: they say plainly what statistics only hint at.
-        problems = [*self._problems_of_positives(single, gate), *_problems_of_statistics(single, settings)]
+        problems = [*self._problems_of_positives(inputs, gate), *_problems_of_statistics(inputs, settings)]
         if problems:
             for problem in problems:
                 logging.error("Data gate: %s.", problem)
             raise InputError(_refusal(problems))
-        _keep_statistics(single, gate)
+        _keep_statistics(inputs, gate)
 
-    def _problems_of_positives(self, single: dict[str, Artifact], gate: Artifact) -> list[str]:
-        examples, corpus = single["training_examples"], single["corpus_examples"]
+    def _problems_of_positives(self, inputs: Artifacts, gate: Artifact) -> list[str]:
+        examples, corpus = inputs["training_examples"], inputs["corpus_examples"]
         findings = f"{gate.uri}/{_FINDINGS_FILE}"
         fileio.makedirs(gate.uri)
         with self._make_beam_pipeline() as pipeline:
@@ -139,15 +134,15 @@ class DataGate(base_beam_component.BaseBeamComponent):
         )
 
 
-def _problems_of_statistics(single: dict[str, Artifact], settings: GateSettings) -> Iterator[str]:
+def _problems_of_statistics(inputs: Artifacts, settings: GateSettings) -> Iterator[str]:
     for kind, name in _KINDS.items():
         threshold = settings.training_drift if kind == "training" else settings.corpus_drift
-        schema = io_utils.SchemaReader().read(io_utils.get_only_uri_in_dir(single[f"{kind}_schema"].uri))
-        for split, statistics in _statistics(single[f"{kind}_statistics"]):
+        schema = io_utils.SchemaReader().read(io_utils.get_only_uri_in_dir(inputs[f"{kind}_schema"].uri))
+        for split, statistics in _statistics(inputs[f"{kind}_statistics"]):
             (dataset,) = statistics.datasets
-            problems = anomaly_sentences(_read_anomalies(single[f"{kind}_anomalies"], split), dataset)
+            problems = anomaly_sentences(_read_anomalies(inputs[f"{kind}_anomalies"], split), dataset)
             problems += vanished_languages(dataset, schema, settings.min_examples_per_language)
-            if previous := _read_previous(single.get("previous"), kind, split):
+            if previous := _read_previous(inputs.get("previous"), kind, split):
                 problems += drifted_languages(statistics, previous, schema, threshold)
             yield from (f"{name}, split {split}: {problem}" for problem in problems)
 
@@ -171,11 +166,11 @@ def _read_anomalies(artifact: Artifact, split: str) -> Any:
         return anomalies_pb2.Anomalies.FromString(content.read())
 
 
-def _keep_statistics(single: dict[str, Artifact], gate: Artifact) -> None:
+def _keep_statistics(inputs: Artifacts, gate: Artifact) -> None:
     counts: dict[str, dict[str, float]] = {}
     with local_output(gate.uri) as folder:
         for kind in _KINDS:
-            for split, statistics in _statistics(single[f"{kind}_statistics"]):
+            for split, statistics in _statistics(inputs[f"{kind}_statistics"]):
                 (folder / _statistics_file(kind, split)).write_bytes(statistics.SerializeToString())
                 counts[f"{kind}/{split}"] = language_counts(statistics.datasets[0])
     gate.set_string_custom_property("languages", json.dumps(counts, sort_keys=True))

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 from tfx.dsl.components.base import base_component, base_executor, executor_spec
-from tfx.types import Artifact, BaseChannel, Channel, artifact_utils
+from tfx.types import BaseChannel, Channel
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 
 from tfx_pipeline.artifacts import TokenIndexArtifact, TokenVectorsArtifact
+from tfx_pipeline.components.executor import Artifacts, SingleArtifacts
 from tfx_pipeline.config import settings_from_json
 from tfx_pipeline.storage import WorkArea, key_of, local_input, local_output
 from xtr_tf.config.retrieval import IndexConfig
@@ -40,24 +41,19 @@ class IndexBuilderSpec(ComponentSpec):
     }
 
 
-class IndexBuilderExecutor(base_executor.BaseExecutor):
+class IndexBuilderExecutor(SingleArtifacts, base_executor.BaseExecutor):
     """Builds, or updates where that is asked for and the last index still suits the vectors."""
 
-    def Do(  # noqa: N802
-        self,
-        input_dict: dict[str, list[Artifact]],
-        output_dict: dict[str, list[Artifact]],
-        exec_properties: dict[str, Any],
-    ) -> None:
+    def run(self, inputs: Artifacts, outputs: Artifacts, properties: dict[str, Any]) -> None:
         """Called by TFX."""
-        vectors = artifact_utils.get_single_instance(input_dict["vectors"])
-        index = artifact_utils.get_single_instance(output_dict["index"])
-        config = settings_from_json(IndexConfig, exec_properties["settings"])
-        area = WorkArea(exec_properties["work"])
+        vectors = inputs["vectors"]
+        index = outputs["index"]
+        config = settings_from_json(IndexConfig, properties["settings"])
+        area = WorkArea(properties["work"])
         with ExitStack() as stack:
             source = TokenVectors.open(stack.enter_context(local_input(vectors.uri)))
-            origin = key_of(source.encoder_fingerprint, exec_properties["settings"])
-            latest = area.latest(KIND, origin) if exec_properties["update"] else None
+            origin = key_of(source.encoder_fingerprint, properties["settings"])
+            latest = area.latest(KIND, origin) if properties["update"] else None
             out = stack.enter_context(local_output(index.uri))
             out.rmdir()
             reason = "no index of this encoder and these settings to update"
@@ -72,7 +68,7 @@ class IndexBuilderExecutor(base_executor.BaseExecutor):
         index.set_int_custom_property("refreshes", refreshes)
         if latest and not reason:
             index.set_string_custom_property("updated", latest["index"])
-        if exec_properties["update"] and reason:
+        if properties["update"] and reason:
             index.set_string_custom_property("built_anew", reason)
 
 

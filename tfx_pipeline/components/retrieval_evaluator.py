@@ -13,12 +13,13 @@ from typing import Any
 
 from tfx.components.evaluator import executor as evaluator
 from tfx.dsl.components.base import base_beam_component, executor_spec
-from tfx.types import Artifact, BaseChannel, Channel, artifact_utils, standard_artifacts
+from tfx.types import Artifact, BaseChannel, Channel, standard_artifacts
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 from tfx.utils import path_utils
 
 from tfx_pipeline.artifacts import refusals, write_model_blessing
 from tfx_pipeline.blessing import Verdict, judge
+from tfx_pipeline.components.executor import Artifacts, SingleArtifacts
 from tfx_pipeline.config import QualitySettings, settings_from_json
 from tfx_pipeline.data.splits import development_set
 from tfx_pipeline.provenance import code_version
@@ -50,34 +51,30 @@ class RetrievalEvaluatorSpec(ComponentSpec):
     PARAMETERS = {"thresholds": ExecutionParameter(type=str)}  # noqa: RUF012
 
 
-class RetrievalEvaluatorExecutor(evaluator.Executor):
+class RetrievalEvaluatorExecutor(SingleArtifacts, evaluator.Executor):
     """Measures, writes the report, and blesses or does not.
 
     Shares nothing with TFX's Evaluator but its place: in Vertex AI only a blessing of such an executor
     gets the name of its model written into it, without which no later run finds the model.
     """
 
-    def Do(  # noqa: N802
-        self,
-        input_dict: dict[str, list[Artifact]],
-        output_dict: dict[str, list[Artifact]],
-        exec_properties: dict[str, Any],
-    ) -> None:
+    def run(self, inputs: Artifacts, outputs: Artifacts, properties: dict[str, Any]) -> None:
         """Called by TFX."""
-        settings = settings_from_json(QualitySettings, exec_properties["thresholds"])
-        model = artifact_utils.get_single_instance(input_dict["model"])
+        settings = settings_from_json(QualitySettings, properties["thresholds"])
+        model = inputs["model"]
         # In a run that changed nothing the latest blessed model is this one.
-        blessed = input_dict.get("baseline_model") or ()
-        baseline = next((other for other in blessed if other.id != model.id), None)
-        examples = artifact_utils.get_single_instance(input_dict["examples"])
-        corpus = artifact_utils.get_single_instance(input_dict["corpus"])
+        blessed = inputs.get("baseline_model")
+        baseline = blessed if blessed is not None and blessed.id != model.id else None
+        examples = inputs["examples"]
+        corpus = inputs["corpus"]
         dataset = development_set(examples, corpus, settings.metric)
-        evaluation = artifact_utils.get_single_instance(output_dict["evaluation"])
+        evaluation = outputs["evaluation"]
         verdict = _evaluate(model, baseline, dataset, settings, evaluation)
-        for refusal in refusals(input_dict.get("infra_blessing") or ()):
-            verdict = verdict.refused(refusal)
+        if "infra_blessing" in inputs:
+            for refusal in refusals(inputs["infra_blessing"]):
+                verdict = verdict.refused(refusal)
         _record(evaluation, verdict, settings.metric)
-        blessing = artifact_utils.get_single_instance(output_dict["blessing"])
+        blessing = outputs["blessing"]
         write_model_blessing(blessing, verdict.blessed, verdict.reasons, model, baseline)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tfx.dsl.components.base import base_component, base_executor, executor_spec
-from tfx.types import Artifact, BaseChannel, Channel, artifact_utils, standard_artifacts
+from tfx.types import Artifact, BaseChannel, Channel, standard_artifacts
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 from tfx.utils import path_utils
 
@@ -18,6 +18,7 @@ from tfx_pipeline.artifacts import (
     TokenVectorsArtifact,
     encoder_folder,
 )
+from tfx_pipeline.components.executor import Artifacts, SingleArtifacts
 from tfx_pipeline.config import settings_from_json
 from tfx_pipeline.provenance import code_version
 from tfx_pipeline.storage import local_input, local_output
@@ -44,26 +45,20 @@ class RetrieverExporterSpec(ComponentSpec):
     }
 
 
-class RetrieverExporterExecutor(base_executor.BaseExecutor):
+class RetrieverExporterExecutor(SingleArtifacts, base_executor.BaseExecutor):
     """Exports through the gate of `xtr_tf.retriever`; a model that fails it is no artifact."""
 
-    def Do(  # noqa: N802
-        self,
-        input_dict: dict[str, list[Artifact]],
-        output_dict: dict[str, list[Artifact]],
-        exec_properties: dict[str, Any],
-    ) -> None:
+    def run(self, inputs: Artifacts, outputs: Artifacts, properties: dict[str, Any]) -> None:
         """Called by TFX."""
-        defaults = settings_from_json(SearchDefaults, exec_properties["defaults"])
-        model = artifact_utils.get_single_instance(output_dict["model"])
+        defaults = settings_from_json(SearchDefaults, properties["defaults"])
+        model = outputs["model"]
         with ExitStack() as stack:
             trained, vectors, index = (
-                stack.enter_context(local_input(artifact_utils.get_single_instance(input_dict[name]).uri))
-                for name in ("encoder", "vectors", "index")
+                stack.enter_context(local_input(inputs[name].uri)) for name in ("encoder", "vectors", "index")
             )
             encoder = encoder_folder(trained)
             out = stack.enter_context(local_output(model.uri))
-            card = _export(encoder, vectors, index, defaults, exec_properties["model_name"], out)
+            card = _export(encoder, vectors, index, defaults, properties["model_name"], out)
             # Whoever refreshes the corpus needs the encoder of the model that was blessed.
             shutil.copytree(encoder, out / ENCODER_FOLDER)
         _record(model, card)

@@ -11,11 +11,12 @@ import json
 from typing import Any
 
 from tfx.dsl.components.base import base_component, base_executor, executor_spec
-from tfx.types import Artifact, BaseChannel, Channel, artifact_utils, standard_artifacts
+from tfx.types import BaseChannel, Channel, standard_artifacts
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 from tfx.utils import path_utils
 
 from tfx_pipeline.artifacts import write_infra_blessing
+from tfx_pipeline.components.executor import Artifacts, SingleArtifacts
 from tfx_pipeline.components.serving_smoke_test import ServingSmokeTest, run_smoke_test
 from tfx_pipeline.config import ServingCheckSettings, settings_from_json
 from tfx_pipeline.storage import local_input, local_output
@@ -31,19 +32,14 @@ class ServingValidatorSpec(ComponentSpec):
     PARAMETERS = {"parameters": ExecutionParameter(type=str)}  # noqa: RUF012
 
 
-class ServingValidatorExecutor(base_executor.BaseExecutor):
+class ServingValidatorExecutor(SingleArtifacts, base_executor.BaseExecutor):
     """Serves the model, asks it, and blesses or does not."""
 
-    def Do(  # noqa: N802
-        self,
-        input_dict: dict[str, list[Artifact]],
-        output_dict: dict[str, list[Artifact]],
-        exec_properties: dict[str, Any],
-    ) -> None:
+    def run(self, inputs: Artifacts, outputs: Artifacts, properties: dict[str, Any]) -> None:
         """Called by TFX."""
-        settings = settings_from_json(ServingCheckSettings, exec_properties["parameters"])
-        model = artifact_utils.get_single_instance(input_dict["model"])
-        blessing = artifact_utils.get_single_instance(output_dict["blessing"])
+        settings = settings_from_json(ServingCheckSettings, properties["parameters"])
+        model = inputs["model"]
+        blessing = outputs["blessing"]
         with local_input(path_utils.serving_model_path(model.uri)) as directory:
             test = run_smoke_test(directory, settings)
         with local_output(blessing.uri) as folder:
