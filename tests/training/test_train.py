@@ -132,6 +132,23 @@ def test_what_a_run_does_not_say_of_the_tokenizer_is_the_checkpoints(base_run, t
     assert tokenizer.model_bytes == stored.model_bytes
 
 
+def test_any_keras_optimizer_can_take_the_place_of_ours(tiny_run, base_run, monkeypatch):
+    import keras
+
+    import xtr_tf.training.train as module
+
+    def sgd(config, variables):
+        optimizer = keras.optimizers.SGD(0.1, momentum=0.9)
+        optimizer.build(list(variables))
+        return optimizer
+
+    monkeypatch.setattr(module, "make_optimizer", sgd)
+    start = Encoder(base_run.encoder, seed=0).get_canonical_weights()
+    for name, weight in weights(train(tiny_run(steps=2))).items():
+        assert np.isfinite(weight).all()
+        assert (weight != start[name]).any(), name
+
+
 def test_the_best_on_the_development_set_is_what_is_left(tiny_run, repository, monkeypatch):
     """Three evaluations, of which the first is made to count as the best."""
     measured = []
