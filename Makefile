@@ -30,7 +30,7 @@ test-portable: setup ## Run the numeric tests as if on other processors; the sho
 	@tools/test_portable.sh $(ARGS)
 
 # Whatever imports TFX or Beam when it is collected; single tests that do are marked `pipeline`.
-PIPELINE_TESTS := tests/pipeline tests/corpus/test_beam_runner.py tests/corpus/test_staged_runner.py
+PIPELINE_TESTS := tests/tfx_pipeline tests/vectors/test_beam_runner.py tests/vectors/test_staged_runner.py
 
 test-python: ## Run every test that needs no TFX on another Python: VERSION=3.12, if you like TENSORFLOW=2.18
 	@venv=$$(tools/other_python.sh $(VERSION) $(TENSORFLOW)) && \
@@ -62,7 +62,7 @@ parity: setup parity-env ## Compare with transformers: fresh random weights, rea
 	@.parity/bin/python tools/parity/write_golden.py .bench/parity --live
 	@.parity/bin/python tools/parity/write_golden_checkpoints.py .bench/parity/checkpoints --live
 	@XTR_TF_GOLDEN=.bench/parity XTR_TF_PARITY_PYTHON=.parity/bin/python $(PYTHON) -m pytest -m "slow or not slow" \
-	  tests/encoder/test_golden.py tests/checkpoints/test_importing.py \
+	  tests/model/test_golden.py tests/checkpoints/test_importing.py \
 	  tests/checkpoints/test_mesh_tensorflow.py tests/checkpoints/test_export_parity.py
 
 bench-encode: setup parity-env ## Compare the encoder's speed with transformers on torch

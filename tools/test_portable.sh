@@ -10,20 +10,20 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 PYTHON=.venv/bin/python
-NUMERIC=(tests/encoder tests/evaluation tests/export tests/index tests/losses tests/retriever tests/search
-  tests/test_scoring.py)
-QUICK=(tests/encoder/test_encoder.py tests/encoder/test_numpy_reference.py tests/evaluation/test_exact_retriever.py
-  tests/index/test_kmeans.py tests/losses/test_cross_entropy.py tests/losses/test_sum_of_max.py
-  tests/losses/test_token_retrieval.py tests/retriever/test_search_signatures.py tests/search/test_core_searcher.py
-  tests/search/test_exact_searcher.py tests/search/test_scann_searcher.py tests/search/test_sharded_searcher.py
-  tests/test_scoring.py)
+NUMERIC=(tests/model tests/evaluation tests/index tests/training/losses tests/retriever
+  tests/scoring/test_scoring.py)
+QUICK=(tests/model/test_encoder.py tests/model/test_numpy_reference.py tests/evaluation/test_exact_retriever.py
+  tests/index/test_kmeans.py tests/training/losses/test_cross_entropy.py tests/training/losses/test_maxsim.py
+  tests/training/losses/test_token_retrieval.py tests/retriever/test_search_signatures.py tests/index/searchers/test_core_searcher.py
+  tests/index/searchers/test_exact_searcher.py tests/index/searchers/test_scann_searcher.py tests/index/searchers/test_sharded_searcher.py
+  tests/scoring/test_scoring.py)
 EMULATED=(
-  tests/losses/test_token_retrieval.py::test_padding_never_counts_never_retrieves_never_blocks
-  tests/losses/test_token_retrieval.py::test_with_everything_retrieved_it_is_sum_of_max
-  tests/test_scoring.py::test_rescoring_ranks_candidates_by_f_colbert
-  tests/test_scoring.py::test_ties_are_broken_by_document_order
-  tests/search/test_scann_searcher.py::test_scores_are_those_of_the_decoded_vectors
-  tests/search/test_scann_searcher.py::test_reordering_brings_scores_close_to_the_exact_ones
+  tests/training/losses/test_token_retrieval.py::test_padding_never_counts_never_retrieves_never_blocks
+  tests/training/losses/test_token_retrieval.py::test_with_everything_retrieved_it_is_sum_of_max
+  tests/scoring/test_scoring.py::test_rescoring_ranks_candidates_by_f_colbert
+  tests/scoring/test_scoring.py::test_ties_are_broken_by_document_order
+  tests/index/searchers/test_scann_searcher.py::test_scores_are_those_of_the_decoded_vectors
+  tests/index/searchers/test_scann_searcher.py::test_reordering_brings_scores_close_to_the_exact_ones
 )
 WITHOUT_AVX512="AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL"
 

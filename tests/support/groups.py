@@ -12,9 +12,12 @@ from xdist.scheduler import LoadScopeScheduling
 
 # Files or folders below tests/ whose tests share something in memory, by the name of their group.
 SHARED = {
-    "pipeline": "pipeline",  # TFX, which takes long to import, and one run of the whole DAG
-    "retriever": "signatures",  # the traced signatures of one retriever
-    "export/test_exporter": "signatures",
+    "tfx_pipeline": "tfx_pipeline",  # TFX, which takes long to import, and one run of the whole DAG
+    "retriever/test_bad_requests": "signatures",  # the traced signatures of one retriever
+    "retriever/test_explain_signature": "signatures",
+    "retriever/test_exporter": "signatures",
+    "retriever/test_search_signatures": "signatures",
+    "retriever/test_text_signatures": "signatures",
     "serving/test_playground": "retriever_server",  # one server process with real models
     "serving/test_query_command": "retriever_server",
     "serving/test_sharded_client": "retriever_server",
@@ -22,8 +25,8 @@ SHARED = {
 # The longest begin first, so that no worker is left with one of them at the end.
 FIRST = (
     "signatures",
-    "pipeline",
-    "export/test_searcher_kinds",
+    "tfx_pipeline",
+    "retriever/test_searcher_kinds",
     "evaluation/test_evaluate",
     "training/test_train",
 )
