@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xtr_tf.cli.progress import Quiet, next_command
 from xtr_tf.cli.runner import LOCAL, RunnerName, chosen_runner
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def encode(
         float, typer.Option(help="Leave out tokens whose vector is shorter before it is normalised.")
     ] = 0.0,
     max_tokens: Annotated[int, typer.Option(help="Keep the first so many tokens of a document; 0: all.")] = 0,
+    quiet: Quiet = False,
 ) -> None:
     """Encode a corpus into token vectors; run again to continue after an interruption."""
     from xtr_tf.config.retrieval import EncodingConfig
@@ -62,9 +64,9 @@ def encode(
         min_norm=min_norm,
         max_tokens=max_tokens,
     )
-    from xtr_tf.cli.progress import ProgressLine
+    from xtr_tf.progress import shown
 
-    with ProgressLine() as line:
+    with shown(quiet=quiet):
         report = encode_corpus(
             corpus,
             model,
@@ -74,9 +76,9 @@ def encode(
             shard_characters=shard_characters,
             reuse=reuse,
             runner=_staged(chosen_runner(runner, context.args), staging),
-            on_progress=line.show,
         )
     _print_report(report, out)
+    next_command(f"xtr-tf index {out} --out INDEX")
 
 
 def _staged(runner: Runner, staging: str) -> Runner:

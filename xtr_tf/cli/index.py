@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from xtr_tf.cli.progress import Quiet, next_command
 from xtr_tf.cli.runner import LOCAL, RunnerName, chosen_runner
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def build(
     parallel_searches: Annotated[
         int, typer.Option(help="Parts of a large batch to search at once (scann).")
     ] = 2,
+    quiet: Quiet = False,
 ) -> None:
     """Build an index, holding one block of vectors in memory at a time."""
     import dataclasses
@@ -84,22 +86,25 @@ def build(
 
     from xtr_tf.index.build import build_index
     from xtr_tf.index.parts import build_in_parts
+    from xtr_tf.progress import shown
     from xtr_tf.runtime import peak_resident_bytes
     from xtr_tf.vectors.store import TokenVectors
 
     _refuse_existing(out)
     shards_runner = chosen_runner(runner, context.args)
     started = time.monotonic()
-    if runner == LOCAL:
-        index = build_index(TokenVectors.open(vectors), out, config)
-    else:
-        index = build_in_parts(vectors, out, config, shards_runner)
+    with shown(quiet=quiet):
+        if runner == LOCAL:
+            index = build_index(TokenVectors.open(vectors), out, config)
+        else:
+            index = build_in_parts(vectors, out, config, shards_runner)
     seconds = time.monotonic() - started
     typer.echo(
         f"{out}: {kind} index of {index.num_documents:,} documents, {index.num_tokens:,} tokens, "
         f"{index.num_bytes / index.num_tokens:.1f} bytes a token, {seconds:.1f} s, "
         f"peak memory {peak_resident_bytes() / 1e9:.1f} GB"
     )
+    next_command(f"xtr-tf export {vectors} --index {out} --model ENCODER --out MODEL")
 
 
 @app.command(context_settings={"allow_extra_args": True})
@@ -121,23 +126,27 @@ def update(
         typer.Option(help="Of added documents that do not name one; what `encode` was given unless named."),
     ] = None,
     runner: RunnerName = LOCAL,
+    quiet: Quiet = False,
 ) -> None:
     """Make an index's next version in time proportional to what changed."""
     from xtr_tf.index.refresh import refresh_index
+    from xtr_tf.progress import shown
 
     ids = delete.read_text(encoding="utf-8").splitlines() if delete else []
-    report = refresh_index(
-        index,
-        vectors,
-        out,
-        vectors_out,
-        add=add,
-        delete=[line for line in ids if line],
-        model=model,
-        language=language,
-        runner=chosen_runner(runner, context.args),
-    )
+    with shown(quiet=quiet):
+        report = refresh_index(
+            index,
+            vectors,
+            out,
+            vectors_out,
+            add=add,
+            delete=[line for line in ids if line],
+            model=model,
+            language=language,
+            runner=chosen_runner(runner, context.args),
+        )
     _print_report(report, out)
+    next_command(f"xtr-tf export {vectors_out} --index {out} --model ENCODER --out MODEL")
 
 
 def _print_report(report: RefreshReport, out: Path) -> None:

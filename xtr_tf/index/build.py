@@ -17,6 +17,7 @@ from xtr_tf.files import atomic_directory
 from xtr_tf.index.folder import IndexManifest, TokenIndex, create_array, file_entries, save_array
 from xtr_tf.index.quantizer import TokenQuantizer, train_quantizer
 from xtr_tf.index.vector_source import VectorSource, require_finite, require_tokens
+from xtr_tf.progress import track
 
 #: Tokens that are held at once.
 BLOCK = 65_536
@@ -136,10 +137,12 @@ def inverse_permutation(order: np.ndarray) -> np.ndarray:
 
 def _checked_blocks(source: VectorSource) -> Iterator[tuple[slice, np.ndarray]]:
     start = 0
-    for block, _ in source.blocks(BLOCK):
-        require_finite(block)
-        yield slice(start, start + len(block)), block
-        start += len(block)
+    with track("index", source.num_tokens, "tokens") as progress:
+        for block, _ in source.blocks(BLOCK):
+            require_finite(block)
+            yield slice(start, start + len(block)), block
+            start += len(block)
+            progress.advance(len(block))
 
 
 def _stored_dtype(dtype: str) -> np.dtype:

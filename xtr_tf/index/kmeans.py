@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from xtr_tf.progress import tracked
+
 # Similarities held at once: 64 MiB.
 _MAX_SIMILARITIES = 1 << 24
 # The first two thirds of the iterations look at every fourth vector, if those are enough for every leaf.
@@ -33,7 +35,7 @@ def train_centres(sample: np.ndarray, num_leaves: int, iterations: int, seed: in
     centres = sample[generator.choice(len(sample), num_leaves, replace=False)]
     # Where centres roughly lie, a part of the sample tells as well; the whole of it has the last word.
     coarse = sample[::_COARSE] if len(sample) >= _COARSE * _ENOUGH_PER_LEAF * num_leaves else sample
-    for done in range(iterations):
+    for done in tracked(range(iterations), "train leaves", iterations, "iterations"):
         seen = coarse if done < iterations * 2 // 3 else sample
         nearest = nearest_centres(seen, centres)
         counts = np.bincount(nearest, minlength=num_leaves)

@@ -21,6 +21,7 @@ from xtr_tf.index.folder import TokenIndex
 from xtr_tf.index.kmeans import nearest_centres, train_centres
 from xtr_tf.index.rules import number_of_leaves, sample_size
 from xtr_tf.index.vector_source import VectorSource, require_finite, require_tokens
+from xtr_tf.progress import track
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +115,7 @@ def _train_codebook(residuals: np.ndarray, dims_per_block: int) -> np.ndarray:
     blocks = residuals.shape[1] // dims_per_block
     quantizer = faiss.ProductQuantizer(residuals.shape[1], blocks, 4)
     quantizer.cp.min_points_per_centroid = 1
-    with _one_thread():
+    with _one_thread(), track("train codebooks"):
         quantizer.train(np.ascontiguousarray(residuals))
     return faiss.vector_to_array(quantizer.centroids).reshape(blocks, anisotropic.CODEWORDS, dims_per_block)
 

@@ -17,6 +17,7 @@ from xtr_tf.config.retrieval import EncodingConfig
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.folder import load_encoder
 from xtr_tf.model.tokenizer import Tokenizer
+from xtr_tf.progress import tracked
 from xtr_tf.vectors.passages import Passage, PassageSplitter, Pruning, batches
 from xtr_tf.vectors.shard import EncodedDocument
 
@@ -74,7 +75,8 @@ class DocumentEncoder:
         """Each passage's vectors, as stored, and which of its tokens stay."""
         encoded: list[tuple[np.ndarray, np.ndarray]] = [(np.empty(0), np.empty(0))] * len(passages)
         counts = [len(passage.ids) for passage in passages]
-        for length, members in batches(counts, self.config.passage_length, self.config.batch_tokens):
+        groups = list(batches(counts, self.config.passage_length, self.config.batch_tokens))
+        for length, members in tracked(groups, "shard", len(groups), "batches"):
             ids = np.zeros((len(members), length), np.int32)
             for row, member in enumerate(members):
                 ids[row, : counts[member]] = passages[member].ids

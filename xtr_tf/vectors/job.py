@@ -20,6 +20,7 @@ import numpy as np
 from xtr_tf.collections.document import DocumentRecord
 from xtr_tf.config.retrieval import EncodingConfig
 from xtr_tf.errors import InputError
+from xtr_tf.progress import track
 from xtr_tf.vectors.manifest import ShardEntry
 from xtr_tf.vectors.plan import WORK_FOLDER, ShardPlan, documents_file, reuse_file
 from xtr_tf.vectors.shard import Shard, assemble, read_shard_entry, write_shard
@@ -139,10 +140,13 @@ class Progress:
 def watching(
     job: EncodingJob, shards: Sequence[ShardPlan], on_progress: Callable[[Progress], None] | None
 ) -> Iterator[None]:
-    """Calls `on_progress` from a thread of its own, and once more at the end."""
-    if on_progress is None:
-        yield
-        return
+    """Counts finished documents from a thread of its own, and once more at the end.
+
+    Args:
+        job: Which.
+        shards: Those of this run.
+        on_progress: Called each time, too.
+    """
     ended = threading.Event()
     thread = threading.Thread(target=_watch, args=(job, shards, on_progress, ended), daemon=True)
     thread.start()
@@ -156,30 +160,26 @@ def watching(
 def _watch(
     job: EncodingJob,
     shards: Sequence[ShardPlan],
-    on_progress: Callable[[Progress], None],
+    on_progress: Callable[[Progress], None] | None,
     ended: threading.Event,
 ) -> None:
     started = time.monotonic()
     waiting = list(shards)
+    every = sum(shard.documents for shard in shards)
     finished = documents = tokens = 0
     last = False
-    while not last:
-        last = ended.wait(_SECONDS_BETWEEN)
-        present = {path.name for path in Path(job.out).iterdir()}
-        for shard in [shard for shard in waiting if shard.name in present]:
-            entry = job.finished(shard)
-            if entry is not None:
-                waiting.remove(shard)
-                finished += 1
-                documents += entry.documents
-                tokens += entry.counters.get("tokens_encoded", 0)
-        on_progress(
-            Progress(
-                finished,
-                len(shards),
-                documents,
-                sum(shard.documents for shard in shards),
-                tokens,
-                time.monotonic() - started,
-            )
-        )
+    with track("encode", every, "documents") as shown:
+        while not last:
+            last = ended.wait(_SECONDS_BETWEEN)
+            present = {path.name for path in Path(job.out).iterdir()}
+            for shard in [shard for shard in waiting if shard.name in present]:
+                entry = job.finished(shard)
+                if entry is not None:
+                    waiting.remove(shard)
+                    finished += 1
+                    documents += entry.documents
+                    tokens += entry.counters.get("tokens_encoded", 0)
+            moment = Progress(finished, len(shards), documents, every, tokens, time.monotonic() - started)
+            shown.update(done=documents, note=f"{moment.tokens_per_second:,.0f} tokens/s" if tokens else "")
+            if on_progress is not None:
+                on_progress(moment)
