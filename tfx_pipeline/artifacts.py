@@ -6,10 +6,14 @@ recording goes into custom properties. Who blesses, and why, is in `blessing`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gzip
+import json
+import posixpath
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tfx.components.evaluator import constants
+from tfx.dsl.io import fileio
 from tfx.types import Artifact
 from tfx.utils import path_utils
 
@@ -65,6 +69,24 @@ def encoder_folder(model: Path) -> Path:
     raise InputError(
         f"A model of this pipeline holds an encoder's directory; train or export it again. Received: {model}."
     )
+
+
+_DOCUMENTS_FILE = "documents.txt.gz"
+
+
+def write_document_ids(model: Path, ids: Iterable[str]) -> None:
+    """Leaves in a model's artifact which documents it has, for those who compare it with a later one."""
+    lines = "".join(f"{json.dumps(own)}\n" for own in ids)
+    Path(model, _DOCUMENTS_FILE).write_bytes(gzip.compress(lines.encode(), mtime=0))
+
+
+def read_document_ids(uri: str) -> set[str] | None:
+    """What `write_document_ids` wrote; None for a model of before it did."""
+    path = posixpath.join(uri, _DOCUMENTS_FILE)
+    if not fileio.exists(path):
+        return None
+    with fileio.open(path, "rb") as file:
+        return set(map(json.loads, gzip.decompress(file.read()).decode().splitlines()))
 
 
 def write_model_blessing(

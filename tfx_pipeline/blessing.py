@@ -38,6 +38,10 @@ class Verdict:
         """The same figures, but not blessed for a reason that is none of theirs."""
         return dataclasses.replace(self, blessed=False, reasons=(*self.reasons, reason))
 
+    def noted(self, remark: str) -> Verdict:
+        """The same verdict with something that those who read it should know."""
+        return dataclasses.replace(self, reasons=(*self.reasons, remark))
+
 
 def judge(report: Mapping[str, Any], settings: QualitySettings) -> Verdict:
     """Compares a report's figures with the thresholds.
@@ -50,7 +54,7 @@ def judge(report: Mapping[str, Any], settings: QualitySettings) -> Verdict:
     averages = {system: float(np.mean(list(values.values()))) for system, values in figures.items()}
     failures = [*_too_low(figures["xtr"], averages["xtr"], settings)]
     if "baseline" in figures:
-        failures += _dropped(figures, averages, settings)
+        failures += _dropped(report, settings)
     reasons = failures or [_summary(figures["xtr"], averages, settings.metric)]
     return Verdict(not failures, tuple(reasons), averages, figures["xtr"])
 
@@ -81,19 +85,23 @@ def _too_low(languages: Mapping[str, float], average: float, settings: QualitySe
     return failures
 
 
-def _dropped(
-    figures: Mapping[str, Mapping[str, float]], averages: Mapping[str, float], settings: QualitySettings
-) -> list[str]:
-    average = ("the average over languages", averages["xtr"], averages["baseline"], settings.max_average_drop)
-    languages = [
-        (language, value, figures["baseline"][language], settings.max_language_drop)
-        for language, value in figures["xtr"].items()
+def _dropped(report: Mapping[str, Any], settings: QualitySettings) -> list[str]:
+    """Falls beyond a margin that are no matter of chance: the whole 95% interval lies below zero."""
+    (against,) = (own for own in report["comparisons"] if own["other"] == "baseline")
+    shared = against["shared_documents"]
+    where = "" if shared is None else f" on the {shared:,} documents that both have"
+    rows = [
+        *(
+            ("the average over languages", row, settings.max_average_drop)
+            for row in against["language_average"]
+        ),
+        *((row["name"], row, settings.max_language_drop) for row in against["languages"]),
     ]
     return [
-        f"{settings.metric} fell in {place} from {before:.3f} of the latest blessed model to {now:.3f}, "
-        f"by more than {allowed:.3f}."
-        for place, now, before, allowed in (average, *languages)
-        if now < before - allowed - _ROUNDING
+        f"{settings.metric} fell in {place} by {-row['value']:.3f} from the latest blessed model's{where} "
+        f"(95% interval {-row['high']:.3f} to {-row['low']:.3f}), by more than {allowed:.3f}."
+        for place, row, allowed in rows
+        if row["value"] < -allowed - _ROUNDING and row["high"] < 0
     ]
 
 

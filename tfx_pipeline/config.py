@@ -36,17 +36,22 @@ class GateSettings:
             the last data that passed, such as 0.1 for ten percentage points.
         corpus_drift: The same for documents of the corpus.
         min_examples_per_language: A language of the schema that has fewer in a split has vanished.
+        max_missing_positives: Which share of a split's judgements may name documents that are not in the
+            corpus (any more). Up to it they are reported, and the evaluation leaves them out.
     """
 
     training_drift: float = 0.1
     corpus_drift: float = 0.1
     min_examples_per_language: int = 1
+    max_missing_positives: float = 0.1
 
     RENAMED: ClassVar[Mapping[str, str]] = {"fewest_examples": "min_examples_per_language"}
 
     def __post_init__(self) -> None:
         for name in ("training_drift", "corpus_drift"):
             require(0 < getattr(self, name) <= 1, f"`{name}` must be in (0, 1].", getattr(self, name))
+        share = self.max_missing_positives
+        require(0 <= share <= 1, "`max_missing_positives` must be in [0, 1].", share)
         least = self.min_examples_per_language
         require(least >= 1, "`min_examples_per_language` must be at least 1.", least)
 
@@ -61,9 +66,10 @@ class QualitySettings:
         metric: What the thresholds are about, one of `xtr_tf.evaluation.metrics.JUDGED_METRICS`.
         min_average: The average must reach this.
         min_per_language: Every language must reach this.
-        max_average_drop: By how much the average may be below the latest blessed model's.
-        max_language_drop: By how much any one language may be below it; a small development set needs
-            more room than a large one.
+        max_average_drop: By how much the average may be below the latest blessed model's, on the documents
+            that both have. A fall counts only if chance does not explain it: if the whole 95% interval of
+            the paired bootstrap over queries lies below zero.
+        max_language_drop: The same for any one language.
         k_prime: Tokens that each query token retrieves; 0 leaves it to the model, as production does.
         max_queries: Queries measured; 0 means all.
         exact_queries: Queries that are also searched exactly, to show what the index costs.
@@ -73,7 +79,7 @@ class QualitySettings:
     metric: str = "nDCG@10"
     min_average: float = 0.0
     min_per_language: float = 0.0
-    max_average_drop: float = 0.0
+    max_average_drop: float = 0.01
     max_language_drop: float = 0.05
     k_prime: int = 0
     max_queries: int = 0

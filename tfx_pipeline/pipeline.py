@@ -28,7 +28,6 @@ from typing import Any, Literal
 from tfx.components import (
     ExampleValidator,
     FileBasedExampleGen,
-    ImportExampleGen,
     Pusher,
     StatisticsGen,
     Trainer,
@@ -52,7 +51,8 @@ from tfx_pipeline.components.retrieval_evaluator import RetrievalEvaluator
 from tfx_pipeline.components.retriever_exporter import RetrieverExporter
 from tfx_pipeline.components.serving_validator import ServingValidator
 from tfx_pipeline.config import PipelineConfig, absolute, content_hash, settings_to_json
-from tfx_pipeline.data.example_gen import CorpusExecutor, TrainingExecutor
+from tfx_pipeline.data.example_gen import CorpusExecutor, RecordExecutor, TrainingExecutor
+from tfx_pipeline.data.splits import SPLIT
 from xtr_tf.config.loading import to_mapping
 from xtr_tf.model.folder import MANIFEST_FILE
 
@@ -72,7 +72,7 @@ def create_pipeline(
         metadata: Where the metadata store is; None where the runner has one of its own.
         trainer_class: What takes the place of TFX's Trainer where training is a job of its own.
     """
-    data = _data(config)
+    data = _data(config, dag)
     blessed = _latest_blessed_model()
     nodes: list[Node] = [*data.nodes, blessed]
     refreshes = dag == "refresh"
@@ -149,7 +149,7 @@ class _Data:
     nodes: list[Node]
 
 
-def _data(config: PipelineConfig) -> _Data:
+def _data(config: PipelineConfig, dag: Dag) -> _Data:
     training_gen, corpus_gen = _training_gen(config), _corpus_gen(config)
     training, corpus = training_gen.outputs["examples"], corpus_gen.outputs["examples"]
     checks = {
@@ -164,6 +164,8 @@ def _data(config: PipelineConfig) -> _Data:
         corpus_examples=corpus,
         previous=passed.outputs["gate"],
         thresholds=settings_to_json(config.gate),
+        # A refresh trains nothing: only the queries that it is judged by matter to it.
+        splits=(SPLIT,) if dag == "refresh" else (),
         **{
             f"{kind}_{name}": channel
             for kind, (_, channels) in checks.items()
@@ -180,10 +182,8 @@ def _training_gen(config: PipelineConfig) -> Node:
         example_gen_pb2.Input.Split(name=name, pattern=getattr(source, name)) for name in ("train", "eval")
     ]
     given = {"input_base": absolute(source.folder), "input_config": example_gen_pb2.Input(splits=splits)}
-    if source.format == "tfrecord":
-        return ImportExampleGen(**given).with_id("TrainingGen")
-    executor = executor_spec.BeamExecutorSpec(TrainingExecutor)
-    return FileBasedExampleGen(**given, custom_executor_spec=executor).with_id("TrainingGen")
+    executor = RecordExecutor if source.format == "tfrecord" else TrainingExecutor
+    return _example_gen(given, executor, "TrainingGen")
 
 
 def _corpus_gen(config: PipelineConfig) -> Node:
@@ -195,10 +195,14 @@ def _corpus_gen(config: PipelineConfig) -> Node:
         "input_config": example_gen_pb2.Input(splits=[split]),
         "output_config": example_gen_pb2.Output(split_config=example_gen_pb2.SplitConfig(splits=[whole])),
     }
-    if source.format == "tfrecord":
-        return ImportExampleGen(**given).with_id("CorpusGen")
-    executor = executor_spec.BeamExecutorSpec(CorpusExecutor)
-    return FileBasedExampleGen(**given, custom_executor_spec=executor).with_id("CorpusGen")
+    executor = RecordExecutor if source.format == "tfrecord" else CorpusExecutor
+    return _example_gen(given, executor, "CorpusGen")
+
+
+def _example_gen(given: dict[str, Any], executor: type, name: str) -> Node:
+    return FileBasedExampleGen(
+        **given, custom_executor_spec=executor_spec.BeamExecutorSpec(executor)
+    ).with_id(name)
 
 
 def _checks(

@@ -17,12 +17,14 @@ from tfx.components.pusher import executor as pusher
 from tfx.dsl.input_resolution.strategies.latest_blessed_model_strategy import LatestBlessedModelStrategy
 from tfx.types import standard_artifacts
 
+from tfx_pipeline.artifacts import write_document_ids
 from tfx_pipeline.components import serving_smoke_test
 from tfx_pipeline.components.retrieval_evaluator import RetrievalEvaluatorExecutor
 from tfx_pipeline.components.serving_validator import ServingValidatorExecutor
 from tfx_pipeline.config import ServingCheckSettings
 from tfx_pipeline.data import example_gen
 from tfx_pipeline.data.example_gen import document_example
+from tfx_pipeline.data.splits import read_all
 from xtr_tf.collections.document import Document
 from xtr_tf.errors import InputError
 from xtr_tf.retriever.gate import GateReport
@@ -70,12 +72,15 @@ def exported(exact_export: Path, tmp_path_factory: pytest.TempPathFactory) -> An
 
 @pytest.fixture(scope="module")
 def judge(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Judged]:
-    def run(model: Any, baseline: Any = None, infra: Any = None, **thresholds: float) -> Judged:
+    def run(
+        model: Any, baseline: Any = None, infra: Any = None, corpus: Any = None, **thresholds: float
+    ) -> Judged:
         root = tmp_path_factory.mktemp("judged")
         evaluation = new_artifact(standard_artifacts.ModelEvaluation, root / "evaluation")
         blessing = new_artifact(standard_artifacts.ModelBlessing, root / "blessing")
         inputs = data | {"model": [model], "baseline_model": [baseline] if baseline else []}
         inputs |= {"infra_blessing": [infra]} if infra else {}
+        inputs |= {"corpus": [corpus]} if corpus else {}
         RetrievalEvaluatorExecutor().Do(
             inputs,
             {"evaluation": [evaluation], "blessing": [blessing]},
@@ -194,13 +199,42 @@ def test_a_worse_model_is_not_blessed_and_the_reasons_name_the_languages(
     assert Path(sabotaged.blessing.uri, "NOT_BLESSED").is_file()
     assert sabotaged.blessing.get_int_custom_property("baseline_model_id") == good.model.id
     told = reasons(sabotaged.blessing)
-    assert "nDCG@10 fell in the average over languages from" in told
+    assert "nDCG@10 fell in the average over languages by" in told
     assert (
-        len(re.findall(r"nDCG@10 fell in \w\w from 0\.\d+ of the latest blessed model to 0\.\d+, by", told))
+        len(
+            re.findall(r"nDCG@10 fell in \w\w by 0\.\d+ from the latest blessed model's \(95% interval", told)
+        )
         > 3
     )
     report = json.loads(Path(sabotaged.evaluation.uri, "report.json").read_text())
     assert report["baseline"]["name"] == "latest blessed model"
+
+
+def test_a_corpus_that_grew_is_compared_on_the_documents_both_have(
+    good: Judged, judge: Any, tiny_corpus: Any, tmp_path: Path
+) -> None:
+    """The model before had half of the documents, so that each of its figures is better or equal."""
+    known = [record.id for record in tiny_corpus.documents]
+    before = copy_of(good.model, tmp_path / "before")
+    write_document_ids(Path(before.uri), known[::2])
+    judged = judge(good.model, before, bm25=False)
+    assert judged.blessing.get_int_custom_property("blessed") == 1
+    report = json.loads(Path(judged.evaluation.uri, "report.json").read_text())
+    (comparison,) = report["comparisons"]
+    assert comparison["shared_documents"] == len(known[::2])
+    assert all(row["value"] == 0 for row in comparison["languages"])
+
+
+def test_a_language_whose_documents_are_gone_is_no_blessing(
+    good: Judged, judge: Any, data: dict[str, Any], tmp_path: Path
+) -> None:
+    rest = [own for own in read_all(data["corpus"][0]) if example_gen.parse_document(own).language != "sw"]
+    corpus = write_examples(tmp_path / "corpus", {"corpus": rest})
+    judged = judge(good.model, bm25=False, corpus=corpus)
+    assert judged.blessing.get_int_custom_property("blessed") == 0
+    told = reasons(judged.blessing)
+    assert re.search(r"\d+ of \d+ judgements were left out: their documents are not in the corpus", told)
+    assert "No query in sw has a document left in the corpus." in told
 
 
 def test_what_cannot_be_served_is_not_blessed(good: Judged, judge: Any, served: Any, refused: Any) -> None:

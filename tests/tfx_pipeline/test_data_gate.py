@@ -83,11 +83,10 @@ def _beam_context(root: Path) -> Any:
     return BaseBeamExecutor.Context(beam_pipeline_args=[], tmp_dir=str(root / "tmp"), unique_id="1")
 
 
-def run_gate(inputs: Artifacts, folder: Path, **thresholds: float) -> Any:
+def run_gate(inputs: Artifacts, folder: Path, splits: tuple[str, ...] = (), **thresholds: float) -> Any:
     gate = new_artifact(DataGateArtifact, folder)
-    DataGateExecutor(_beam_context(folder)).Do(
-        inputs, {"gate": [gate]}, {"thresholds": json.dumps(thresholds)}
-    )
+    properties = {"thresholds": json.dumps(thresholds), "splits": json.dumps(splits)}
+    DataGateExecutor(_beam_context(folder)).Do(inputs, {"gate": [gate]}, properties)
     return gate
 
 
@@ -147,7 +146,7 @@ def test_every_defect_is_named_and_the_run_stops(
         caplog.at_level(logging.ERROR),
         pytest.raises(InputError, match="The data gate refuses the data; fix them") as refusal,
     ):
-        run_gate(bad | {"previous": [passed]}, tmp_path)
+        run_gate(bad | {"previous": [passed]}, tmp_path, max_missing_positives=0.001)
     assert "split eval: queries that have a positive without an id: 1, such as 'nameless'" in str(
         refusal.value
     )
@@ -162,8 +161,8 @@ def test_every_defect_is_named_and_the_run_stops(
         "by more than 10.0%.",
         "Data gate: training data, split train: queries that are empty: 1, such as 'empty'.",
         "Data gate: training data, split train: queries that have no positive: 1, such as 'lonely'.",
-        "Data gate: training data, split train: queries that have a positive that is not in the corpus: 1, "
-        "such as 'lost' with 'nowhere'.",
+        "Data gate: training data, split train: judgements whose document is not in the corpus: 1 of 926 "
+        "(0.1%), such as 'lost' with 'nowhere'; more than `gate.max_missing_positives`, 0.1%.",
     } <= found
     # A record that could not be read lacks every feature: that is said once.
     assert not [sentence for sentence in found if "`query`: " in sentence]
@@ -174,6 +173,40 @@ def test_thresholds_decide_about_drift(bad: Artifacts, passed: Any, tmp_path: Pa
     with caplog.at_level(logging.ERROR), pytest.raises(InputError):
         run_gate(bad | {"previous": [passed]}, tmp_path, training_drift=0.9)
     assert not [record for record in caplog.records if "drifted" in record.getMessage()]
+
+
+def test_a_refresh_looks_at_what_it_uses(
+    bad: Artifacts, passed: Any, records: Records, tmp_path: Path
+) -> None:
+    """Training data do not matter to it, but what they were stays known to the next full run."""
+    from tfx.types import artifact_utils
+
+    good_eval = write_examples(tmp_path / "examples", {"train": [], "eval": records.eval})
+    (examples,) = bad["training_examples"]
+    for file in Path(artifact_utils.get_split_uri([good_eval], "eval")).iterdir():
+        Path(artifact_utils.get_split_uri([examples], "eval"), file.name).write_bytes(file.read_bytes())
+    inputs = bad | {"previous": [passed]}
+    gate = run_gate(inputs, tmp_path / "gate", splits=("eval",))
+    kept, before = (Path(own.uri, "training-train.pb").read_bytes() for own in (gate, passed))
+    assert kept == before
+    assert json.loads(gate.get_string_custom_property("missing_positives")) == {}
+
+
+def test_deleted_documents_are_reported_and_tolerated_up_to_a_share(
+    good: Artifacts, records: Records, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    judged = {parse_example(record, "und").positives[0].id for record in records.eval}
+    deleted = sorted(judged)[:3]
+    rest = [record for record in records.corpus if example_gen.parse_document(record).id not in deleted]
+    inputs = good | {"corpus_examples": [write_examples(tmp_path / "corpus", {"corpus": rest})]}
+    with caplog.at_level(logging.WARNING):
+        gate = run_gate(inputs, tmp_path / "gate", splits=("eval",))
+    missing = json.loads(gate.get_string_custom_property("missing_positives"))["eval"]
+    assert (missing["count"], missing["judgements"]) == (9, 180)
+    assert "9 of 180 (5.0%), such as" in caplog.text
+    assert "left out of the evaluation" in caplog.text
+    with pytest.raises(InputError, match=r"9 of 180 \(5.0%\).*more than `gate.max_missing_positives`, 4.0%"):
+        run_gate(inputs, tmp_path / "refused", splits=("eval",), max_missing_positives=0.04)
 
 
 def test_unknown_thresholds_are_refused() -> None:

@@ -14,9 +14,10 @@ MODEL = {"en": 0.8, "sw": 0.5}
 BETTER = {"en": 0.82, "sw": 0.6}
 
 
-def report(**systems: dict[str, float]) -> dict[str, Any]:
-    """The part of a report that is judged: figures of systems by language."""
+def report(chance: float = 0.0, **systems: dict[str, float]) -> dict[str, Any]:
+    """The part of a report that is judged: figures by language, and differences give or take `chance`."""
     return {
+        "comparisons": [_comparison(chance, systems)] if "baseline" in systems else [],
         "languages": [
             {
                 "name": language,
@@ -26,7 +27,22 @@ def report(**systems: dict[str, float]) -> dict[str, Any]:
                 },
             }
             for language in systems["xtr"]
-        ]
+        ],
+    }
+
+
+def _comparison(chance: float, systems: dict[str, dict[str, float]]) -> dict[str, Any]:
+    differences = {own: value - systems["baseline"][own] for own, value in systems["xtr"].items()}
+
+    def row(name: str, value: float) -> dict[str, Any]:
+        return {"name": name, "value": value, "low": value - chance, "high": value + chance}
+
+    mean = sum(differences.values()) / len(differences)
+    return {
+        "other": "baseline",
+        "shared_documents": 300,
+        "languages": [row(*own) for own in differences.items()],
+        "language_average": [row("all languages", mean)],
     }
 
 
@@ -52,11 +68,12 @@ def test_absolute_thresholds() -> None:
 
 
 def test_thresholds_against_the_latest_blessed_model() -> None:
-    fallen = judge(report(xtr=MODEL, baseline=BETTER), QualitySettings(max_language_drop=0.05))
+    fallen = judge(report(0.01, xtr=MODEL, baseline=BETTER), QualitySettings(max_language_drop=0.05))
     assert fallen.reasons == (
-        "nDCG@10 fell in the average over languages from 0.710 of the latest blessed model to 0.650, by more "
-        "than 0.000.",
-        "nDCG@10 fell in sw from 0.600 of the latest blessed model to 0.500, by more than 0.050.",
+        "nDCG@10 fell in the average over languages by 0.060 from the latest blessed model's on the 300 "
+        "documents that both have (95% interval 0.050 to 0.070), by more than 0.010.",
+        "nDCG@10 fell in sw by 0.100 from the latest blessed model's on the 300 documents that both have "
+        "(95% interval 0.090 to 0.110), by more than 0.050.",
     )
     lenient = QualitySettings(max_average_drop=0.06, max_language_drop=0.1)
     assert judge(report(xtr=MODEL, baseline=BETTER), lenient).blessed
@@ -71,6 +88,12 @@ def test_a_gain_elsewhere_does_not_excuse_a_language() -> None:
     assert not verdict.blessed
     assert len(verdict.reasons) == 1
     assert "fell in sw" in verdict.reasons[0]
+
+
+def test_a_fall_that_may_be_chance_is_none() -> None:
+    settings = QualitySettings(max_average_drop=0.0, max_language_drop=0.0)
+    assert judge(report(0.2, xtr=MODEL, baseline=BETTER), settings).blessed
+    assert not judge(report(0.09, xtr=MODEL, baseline=BETTER), settings).blessed  # sw fell by 0.1
 
 
 def test_another_metric() -> None:

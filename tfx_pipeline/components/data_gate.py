@@ -6,9 +6,10 @@ judged queries that do not fit the corpus. Data that pass leave their statistics
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tensorflow_metadata.proto.v0 import anomalies_pb2, statistics_pb2
@@ -24,7 +25,9 @@ from tfx_pipeline.artifacts import DataGateArtifact
 from tfx_pipeline.components.executor import Artifacts, SingleArtifacts
 from tfx_pipeline.config import GateSettings, settings_from_json
 from tfx_pipeline.data.checks import anomaly_sentences, drifted_languages, language_counts, vanished_languages
-from tfx_pipeline.data.positives import check_positives, read_findings
+from tfx_pipeline.data.example_gen import MISSING as LEFT_OUT
+from tfx_pipeline.data.positives import MISSING, NAMED, Finding, check_positives, read_findings
+from tfx_pipeline.data.sources import Missing
 from tfx_pipeline.storage import local_input, local_output
 from xtr_tf.errors import InputError
 
@@ -47,7 +50,10 @@ class DataGateSpec(ComponentSpec):
         "previous": ChannelParameter(type=DataGateArtifact, optional=True),
     }
     OUTPUTS = {"gate": ChannelParameter(type=DataGateArtifact)}  # noqa: RUF012
-    PARAMETERS = {"thresholds": ExecutionParameter(type=str)}  # noqa: RUF012
+    PARAMETERS = {  # noqa: RUF012
+        "thresholds": ExecutionParameter(type=str),
+        "splits": ExecutionParameter(type=str, optional=True),
+    }
 
 
 class DataGateExecutor(SingleArtifacts, base_beam_executor.BaseBeamExecutor):
@@ -57,28 +63,44 @@ class DataGateExecutor(SingleArtifacts, base_beam_executor.BaseBeamExecutor):
         """Called by TFX."""
         settings = settings_from_json(GateSettings, properties["thresholds"])
         gate = outputs["gate"]
+        splits = json.loads(properties.get("splits") or "[]") or _splits(inputs["training_examples"])
         # Findings of single queries first: they say plainly what statistics only hint at.
-        problems = [*self._problems_of_positives(inputs, gate), *_problems_of_statistics(inputs, settings)]
+        problems = [
+            *self._problems_of_positives(inputs, gate, splits, settings),
+            *_problems_of_statistics(inputs, splits, settings),
+        ]
         if problems:
             for problem in problems:
                 logging.error("Data gate: %s.", problem)
             raise InputError(_refusal(problems))
-        _keep_statistics(inputs, gate)
+        _keep_statistics(inputs, splits, gate)
 
-    def _problems_of_positives(self, inputs: Artifacts, gate: Artifact) -> list[str]:
+    def _problems_of_positives(
+        self, inputs: Artifacts, gate: Artifact, splits: list[str], settings: GateSettings
+    ) -> list[str]:
         examples, corpus = inputs["training_examples"], inputs["corpus_examples"]
         findings = f"{gate.uri}/{_FINDINGS_FILE}"
         fileio.makedirs(gate.uri)
         with self._make_beam_pipeline() as pipeline:
             check_positives(
                 pipeline,
-                {split: _files(examples, split) for split in _splits(examples)},
+                {split: _files(examples, split) for split in splits},
                 [_files(corpus, split) for split in _splits(corpus)],
                 findings,
             )
         with fileio.open(findings) as file:
             found = read_findings(file.read())
-        return [f"training data, split {finding.split}: {finding}" for finding in found]
+        problems = [
+            f"training data, split {finding.split}: {finding}"
+            for finding in found
+            if finding.problem not in (MISSING, NAMED)
+        ]
+        missing = _missing_positives(examples, splits, found)
+        gate.set_string_custom_property(
+            "missing_positives",
+            json.dumps({split: dataclasses.asdict(own) for split, own in missing.items()}),
+        )
+        return [*problems, *_too_many_missing(missing, settings.max_missing_positives)]
 
 
 class DataGate(base_beam_component.BaseBeamComponent):
@@ -98,6 +120,7 @@ class DataGate(base_beam_component.BaseBeamComponent):
         corpus_anomalies: What ExampleValidator found.
         previous: The `gate` of the data that passed last, if any.
         thresholds: `GateSettings` as JSON.
+        splits: Of the training examples, those that are looked at; all if empty.
     """
 
     SPEC_CLASS = DataGateSpec
@@ -115,6 +138,7 @@ class DataGate(base_beam_component.BaseBeamComponent):
         corpus_anomalies: BaseChannel,
         previous: BaseChannel | None = None,
         thresholds: str = "{}",
+        splits: Sequence[str] = (),
     ) -> None:
         settings_from_json(GateSettings, thresholds)
         super().__init__(
@@ -129,16 +153,47 @@ class DataGate(base_beam_component.BaseBeamComponent):
                 corpus_anomalies=corpus_anomalies,
                 previous=previous,
                 thresholds=thresholds,
+                splits=json.dumps(list(splits)),
                 gate=Channel(type=DataGateArtifact),
             )
         )
 
 
-def _problems_of_statistics(inputs: Artifacts, settings: GateSettings) -> Iterator[str]:
+def _missing_positives(examples: Artifact, splits: list[str], findings: list[Finding]) -> dict[str, Missing]:
+    """Judgements without a document by split: of the examples, and left out when they were made."""
+    left_out = json.loads(examples.get_string_custom_property(LEFT_OUT) or "{}")
+    missing = {}
+    for split in splits:
+        counts = {own.problem: own for own in findings if own.split == split}
+        before = Missing(**left_out[split]) if split in left_out else Missing(0, 0, "")
+        named, absent = counts.get(NAMED), counts.get(MISSING)
+        missing[split] = Missing(
+            before.count + (absent.count if absent else 0),
+            before.count + (named.count if named else 0),
+            absent.example if absent else before.example,
+        )
+    return {split: own for split, own in missing.items() if own.count}
+
+
+def _too_many_missing(missing: dict[str, Missing], limit: float) -> Iterator[str]:
+    for split, own in missing.items():
+        found = (
+            f"training data, split {split}: judgements whose document is not in the corpus: {own.count} of "
+            f"{own.judgements} ({own.count / own.judgements:.1%}), such as {own.example}"
+        )
+        if own.count > limit * own.judgements:
+            yield f"{found}; more than `gate.max_missing_positives`, {limit:.1%}"
+        else:
+            logging.warning("Data gate: %s; left out of the evaluation.", found)
+
+
+def _problems_of_statistics(inputs: Artifacts, splits: list[str], settings: GateSettings) -> Iterator[str]:
     for kind, name in _KINDS.items():
         threshold = settings.training_drift if kind == "training" else settings.corpus_drift
         schema = io_utils.SchemaReader().read(io_utils.get_only_uri_in_dir(inputs[f"{kind}_schema"].uri))
         for split, statistics in _statistics(inputs[f"{kind}_statistics"]):
+            if kind == "training" and split not in splits:
+                continue
             (dataset,) = statistics.datasets
             problems = anomaly_sentences(_read_anomalies(inputs[f"{kind}_anomalies"], split), dataset)
             problems += vanished_languages(dataset, schema, settings.min_examples_per_language)
@@ -166,11 +221,16 @@ def _read_anomalies(artifact: Artifact, split: str) -> Any:
         return anomalies_pb2.Anomalies.FromString(content.read())
 
 
-def _keep_statistics(inputs: Artifacts, gate: Artifact) -> None:
+def _keep_statistics(inputs: Artifacts, splits: list[str], gate: Artifact) -> None:
+    """Writes the statistics of what was looked at, and those of the last time of what was not."""
     counts: dict[str, dict[str, float]] = {}
     with local_output(gate.uri) as folder:
         for kind in _KINDS:
-            for split, statistics in _statistics(inputs[f"{kind}_statistics"]):
+            for split, current in _statistics(inputs[f"{kind}_statistics"]):
+                looked_at = kind == "corpus" or split in splits
+                statistics = current if looked_at else _read_previous(inputs.get("previous"), kind, split)
+                if statistics is None:
+                    continue
                 (folder / _statistics_file(kind, split)).write_bytes(statistics.SerializeToString())
                 counts[f"{kind}/{split}"] = language_counts(statistics.datasets[0])
     gate.set_string_custom_property("languages", json.dumps(counts, sort_keys=True))

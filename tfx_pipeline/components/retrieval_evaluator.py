@@ -17,7 +17,7 @@ from tfx.types import Artifact, BaseChannel, Channel, standard_artifacts
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 from tfx.utils import path_utils
 
-from tfx_pipeline.artifacts import refusals, write_model_blessing
+from tfx_pipeline.artifacts import read_document_ids, refusals, write_model_blessing
 from tfx_pipeline.blessing import Verdict, judge
 from tfx_pipeline.components.executor import Artifacts, SingleArtifacts
 from tfx_pipeline.config import QualitySettings, settings_from_json
@@ -67,9 +67,16 @@ class RetrievalEvaluatorExecutor(SingleArtifacts, evaluator.Executor):
         baseline = blessed if blessed is not None and blessed.id != model.id else None
         examples = inputs["examples"]
         corpus = inputs["corpus"]
-        dataset = development_set(examples, corpus, settings.metric)
+        development = development_set(examples, corpus, settings.metric)
         evaluation = outputs["evaluation"]
-        verdict = _evaluate(model, baseline, dataset, settings, evaluation)
+        verdict = _evaluate(model, baseline, development.dataset, settings, evaluation)
+        if development.left_out:
+            verdict = verdict.noted(
+                f"{development.left_out} of {development.judgements} judgements were left out: their "
+                "documents are not in the corpus."
+            )
+        for language in development.lost_languages:
+            verdict = verdict.refused(f"No query in {language} has a document left in the corpus.")
         if "infra_blessing" in inputs:
             for refusal in refusals(inputs["infra_blessing"]):
                 verdict = verdict.refused(refusal)
@@ -133,17 +140,20 @@ def _evaluate(
         out = stack.enter_context(local_output(evaluation.uri))
         directory = stack.enter_context(local_input(path_utils.serving_model_path(model.uri)))
         tested = _open(directory, "this model")
-        opponent = None
+        opponent = documents = None
         if baseline is not None:
             serving_model = path_utils.serving_model_path(baseline.uri)
             opponent = _open(stack.enter_context(local_input(serving_model)), "latest blessed model")
+            documents = read_document_ids(baseline.uri)
         measured = EvaluationSettings(
             k_prime=settings.k_prime or _default_k_prime(directory),
             max_queries=settings.max_queries,
             bm25=settings.bm25,
+            fusion=settings.bm25,
             exact_queries=settings.exact_queries,
         )
-        result = Evaluator(tested, measured, out, opponent).evaluate(dataset)
+        measuring = Evaluator(tested, measured, out, opponent, baseline_documents=documents)
+        result = measuring.evaluate(dataset)
         compared = {"name": opponent.name, "kind": opponent.kind} if opponent else None
         described = {"name": tested.name, "kind": tested.kind}
         content = build_content([result], measured, described, compared, time.perf_counter() - started)

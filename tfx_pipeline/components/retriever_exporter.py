@@ -17,6 +17,7 @@ from tfx_pipeline.artifacts import (
     TokenIndexArtifact,
     TokenVectorsArtifact,
     encoder_folder,
+    write_document_ids,
 )
 from tfx_pipeline.components.executor import Artifacts, SingleArtifacts
 from tfx_pipeline.config import settings_from_json
@@ -26,6 +27,7 @@ from xtr_tf.config.retrieval import SearchDefaults
 from xtr_tf.retriever.assembly import assemble_retriever
 from xtr_tf.retriever.export import export_retriever
 from xtr_tf.retriever.model_card import ModelCard
+from xtr_tf.vectors.store import TokenVectors
 
 _STAGING = ".export"
 
@@ -61,6 +63,7 @@ class RetrieverExporterExecutor(SingleArtifacts, base_executor.BaseExecutor):
             card = _export(encoder, vectors, index, defaults, properties["model_name"], out)
             # Whoever refreshes the corpus needs the encoder of the model that was blessed.
             shutil.copytree(encoder, out / ENCODER_FOLDER)
+            write_document_ids(out, TokenVectors.open(vectors).document_ids)
         _record(model, card)
 
 

@@ -7,16 +7,24 @@ which statistics count and `DataGate` refuses.
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import tensorflow as tf
 from apache_beam.io.filesystems import FileSystems
 from tfx.components.example_gen.base_example_gen_executor import BaseExampleGenExecutor
+from tfx.components.example_gen.import_example_gen.executor import Executor as ImportExecutor
+from tfx.proto import example_gen_pb2
+from tfx.types import Artifact, artifact_utils
+from tfx.utils import io_utils, proto_utils
 
+from tfx_pipeline.config import is_remote
+from tfx_pipeline.data.sources import companions, is_judgements, missing_documents, source_files
 from tfx_pipeline.storage import local_files
 from xtr_tf.collections.bad_records import BadRecords
 from xtr_tf.collections.document import Document
@@ -67,6 +75,9 @@ class Defects(BadRecords):
         self.count += 1
         self.sentences.append(f"{Path(path).name}, line {line}: {reason}")
 
+    def miss_document(self, dataset: str, number: int, query: str, document: str) -> None:
+        """Passes over a judgement whose document is gone: see `missing_positives`, and the gate's limit."""
+
 
 def defect_example(sentence: str) -> bytes:
     """The serialised example that stands for a bad record."""
@@ -74,7 +85,55 @@ def defect_example(sentence: str) -> bytes:
     return tf.train.Example(features=tf.train.Features(feature={DEFECT: feature})).SerializeToString()
 
 
-class CorpusExecutor(BaseExampleGenExecutor):
+#: Custom properties of `Examples`: files with hashes and sizes, records and missing documents by split.
+SOURCES, RECORDS, MISSING = "sources", "records", "missing_positives"
+
+
+class RecordingExecutor(BaseExampleGenExecutor):
+    """An ExampleGen that leaves in its artifact what it was made from."""
+
+    def Do(  # noqa: N802
+        self,
+        input_dict: dict[str, list[Artifact]],
+        output_dict: dict[str, list[Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Called by TFX."""
+        super().Do(input_dict, output_dict, exec_properties)
+        examples = artifact_utils.get_single_instance(output_dict["examples"])
+        base = exec_properties["input_base"]
+        examples.set_string_custom_property("folder", base)
+        examples.set_string_custom_property(RECORDS, json.dumps(_count_records(examples)))
+        if is_remote(base):
+            return
+        given = proto_utils.json_to_proto(exec_properties["input_config"], example_gen_pb2.Input())
+        patterns = {split.name: split.pattern for split in given.splits}
+        sources = source_files(base, patterns.values())
+        examples.set_string_custom_property(SOURCES, json.dumps([dataclasses.asdict(own) for own in sources]))
+        missing = {
+            split: dataclasses.asdict(missing_documents(base, pattern))
+            for split, pattern in patterns.items()
+            if is_judgements(pattern)
+        }
+        if missing:
+            examples.set_string_custom_property(MISSING, json.dumps(missing))
+
+
+def _count_records(examples: Artifact) -> dict[str, int]:
+    counts = {}
+    for split in artifact_utils.decode_split_names(examples.split_names):
+        pattern = io_utils.all_files_pattern(artifact_utils.get_split_uri([examples], split))
+        files = sorted(tf.io.gfile.glob(pattern))
+        records = tf.data.TFRecordDataset(files, compression_type="GZIP")
+        counts[split] = int(records.reduce(np.int64(0), lambda count, _: count + 1))
+    return counts
+
+
+class RecordExecutor(RecordingExecutor, ImportExecutor):
+    """Takes examples that an earlier pipeline wrote."""
+
+
+class CorpusExecutor(RecordingExecutor):
     """Reads documents with the features `id`, `title`, `text` and `language`, one worker per file."""
 
     def GetInputSourceToExamplePTransform(self) -> beam.PTransform:  # noqa: N802
@@ -123,10 +182,7 @@ def parse_document(record: bytes) -> Document:
     return Document(text("id"), text("text"), text("title"), text("language"))
 
 
-_BEIR_FILES = ["corpus.jsonl*", "queries.jsonl*"]
-
-
-class TrainingExecutor(BaseExampleGenExecutor):
+class TrainingExecutor(RecordingExecutor):
     """Reads judged queries, one worker per file.
 
     A split's pattern is either a glob of JSONL or TSV files, or `qrels/SPLIT.tsv` of a BEIR
@@ -150,14 +206,12 @@ def read_training_file(file: str, base: str) -> Iterator[bytes]:
 
     defects = Defects()
     path = PurePosixPath(file)
-    if path.parent.name == "qrels":
+    if is_judgements(file):
         beir, split = path.parent.parent, path.name.partition(".")[0]
-        wanted = [file, *(str(beir / pattern) for pattern in _BEIR_FILES)]
         source = SourceConfig(str(beir), "beir", split=split)
     else:
-        wanted = [file]
         source = SourceConfig(file)
-    with local_files(base, wanted) as folder:
+    with local_files(base, [file, *companions(file)]) as folder:
         source = dataclasses.replace(source, path=str(folder / source.path))
         for examples in open_source(source, defects):
             for index in range(len(examples)):

@@ -19,6 +19,11 @@ from tfx_pipeline.data.example_gen import DEFECT
 # Development queries are judged by their positives' ids; training ones may do without.
 _NEEDS_IDS = "eval"
 
+#: The problem that is tolerated up to a share of the positives; documents come and go.
+MISSING = "have a positive that is not in the corpus"
+#: Not a problem, but what the share is of.
+NAMED = "name a positive"
+
 #: Split, problem.
 Problem = tuple[str, str]
 
@@ -30,7 +35,7 @@ class Finding:
     Attributes:
         split: Which.
         problem: What, as a phrase after "queries that".
-        count: How many examples.
+        count: How many; positives of `MISSING` and `NAMED`, examples of the others.
         example: One of them.
     """
 
@@ -71,7 +76,7 @@ def check_positives(
         | "Absent" >> beam.FlatMap(_absent)
     )
     _ = (
-        [*(split.problems for split in judged), absent]
+        [*(split.problems for split in judged), positives | "Named" >> beam.Map(_named), absent]
         | "All problems" >> beam.Flatten()
         | "Count" >> beam.CombinePerKey(_CountAndFirst())
         | "To JSON" >> beam.Map(_to_json)
@@ -117,7 +122,12 @@ def _absent(joined: tuple[str, Mapping[str, Iterable[Any]]]) -> Iterator[tuple[P
     document, groups = joined
     if not any(groups["documents"]):
         for split, label in groups["positives"]:
-            yield (split, "have a positive that is not in the corpus"), f"{label} with {document!r}"
+            yield (split, MISSING), f"{label} with {document!r}"
+
+
+def _named(positive: tuple[str, tuple[str, str]]) -> tuple[Problem, str]:
+    document, (split, label) = positive
+    return (split, NAMED), f"{label} with {document!r}"
 
 
 class _CountAndFirst(beam.CombineFn):

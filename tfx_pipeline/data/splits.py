@@ -5,6 +5,7 @@ For what is small enough to be read one example after the other. Large splits ar
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 
 import tensorflow as tf
@@ -42,7 +43,24 @@ def read_all(examples: Artifact) -> Iterator[bytes]:
 SPLIT = "eval"
 
 
-def development_set(examples: Artifact, corpus: Artifact, metric: str) -> Dataset:
+@dataclasses.dataclass(frozen=True)
+class DevelopmentSet:
+    """What models are judged by.
+
+    Attributes:
+        dataset: Queries and judgements, as far as their documents are in the corpus.
+        left_out: Judgements whose documents are not.
+        judgements: All of them.
+        lost_languages: Languages whose queries have all lost their documents.
+    """
+
+    dataset: Dataset
+    left_out: int
+    judgements: int
+    lost_languages: tuple[str, ...]
+
+
+def development_set(examples: Artifact, corpus: Artifact, metric: str) -> DevelopmentSet:
     """Queries of the split `eval`, judged by their positives' ids.
 
     Args:
@@ -51,13 +69,20 @@ def development_set(examples: Artifact, corpus: Artifact, metric: str) -> Datase
         metric: What the set is reported with.
 
     Raises:
-        InputError: No query of the split names a positive.
+        InputError: No query of the split names a positive that is in the corpus.
     """
+    documents = _Corpus(corpus)
+    known = {document.id for document in documents}
     queries: list[Query] = []
     judgements: dict[str, dict[str, int]] = {}
+    languages: set[str] = set()
+    every = 0
     for number, record in enumerate(read_split(examples, SPLIT)):
         example = parse_example(record, UNKNOWN_LANGUAGE)
-        relevant = {document.id: 1 for document in example.positives if document.id}
+        named = {document.id for document in example.positives if document.id}
+        relevant = dict.fromkeys(sorted(named & known), 1)
+        every += len(named)
+        languages |= {example.language} if named else set()
         # Files may give no ids, or one twice.
         name = example.id if example.id and example.id not in judgements else f"{example.id}#{number}"
         if relevant:
@@ -65,10 +90,15 @@ def development_set(examples: Artifact, corpus: Artifact, metric: str) -> Datase
             judgements[name] = relevant
     if not queries:
         raise InputError(
-            f"A model is judged by the queries of the split `{SPLIT}`, whose positives need ids; add some. "
-            f"Received: no such query in {examples.uri}."
+            f"A model is judged by the queries of the split `{SPLIT}`, whose positives need ids of documents "
+            f"in the corpus; add some. Received: no such query in {examples.uri}."
         )
-    return Dataset(SPLIT, tuple(queries), judgements, _Corpus(corpus), metric=metric)
+    return DevelopmentSet(
+        Dataset(SPLIT, tuple(queries), judgements, documents, metric=metric),
+        left_out=every - sum(map(len, judgements.values())),
+        judgements=every,
+        lost_languages=tuple(sorted(languages - {query.language for query in queries})),
+    )
 
 
 class _Corpus(Iterable[Document]):

@@ -65,6 +65,10 @@ class BadRecords:
         if self.count <= _SHOWN:
             _LOGGER.warning("Skipped %s, line %d: %s.", path, line, reason)
 
+    def miss_document(self, dataset: str, number: int, query: str, document: str) -> None:
+        """Notes that a judged document is not in its corpus: a bad record, unless a subclass knows better."""
+        self.skip(dataset, number, f"document {document!r} of query {query!r} is absent")
+
     def report(self) -> None:
         """Logs how many were skipped, if any were."""
         if self.count:

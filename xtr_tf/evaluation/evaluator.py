@@ -6,7 +6,7 @@ Knows nothing of how a model searches, or of how a report shows its figures.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -77,6 +77,10 @@ class EvaluationSettings:
 BM25_SYSTEMS: Mapping[str, str] = {"words": "bm25_words", "character n-grams": "bm25_ngrams"}
 
 
+#: The model and its baseline on the documents that both have.
+SHARED: Mapping[str, str] = {"xtr": "xtr_shared", "baseline": "baseline_shared"}
+
+
 class Model(Protocol):
     """A model under test."""
 
@@ -101,6 +105,8 @@ class Evaluator:
         settings: The settings.
         baseline: A model to compare with.
         baseline_report: Or the folder of an earlier report.
+        baseline_documents: Ids of the documents that the baseline has, if its corpus is another one: then the
+            two are compared on the documents that both have.
         out: Where runs and the values of every query are written.
         progress: Told what was done.
     """
@@ -113,7 +119,9 @@ class Evaluator:
         baseline: Model | None = None,
         baseline_report: Path | None = None,
         progress: Callable[[str], None] = lambda _: None,
+        baseline_documents: Container[str] | None = None,
     ) -> None:
+        self._baseline_documents = baseline_documents
         self._model = model
         self._settings = settings
         self._out = out
@@ -155,11 +163,20 @@ class Evaluator:
             source_of = {query.id: query.id for query in dataset.queries}
             runs = {system: run.without(source_of) for system, run in runs.items()}
         values = self._measure(dataset, runs, depth)
+        shared = self._shared_documents(documents)
+        if shared is not None:
+            values |= _measure_on(shared, dataset, runs, depth)
         caveats = count_caveats(dataset, all_queries, (document.id for document in documents), runs)
-        measured = DatasetResult(dataset, len(documents), depth, values, caveats, result)
+        number = None if shared is None else len(shared)
+        measured = DatasetResult(dataset, len(documents), depth, values, caveats, result, number)
         self._write(measured, runs)
         self._report(measured)
         return measured
+
+    def _shared_documents(self, documents: Sequence[Document]) -> set[str] | None:
+        if self._baseline is None or self._baseline_documents is None:
+            return None
+        return {document.id for document in documents if document.id in self._baseline_documents}
 
     def _run_bm25(self, dataset: Dataset, documents: Sequence[Document], depth: int) -> dict[str, Run]:
         if not self._settings.bm25:
@@ -208,6 +225,17 @@ class Evaluator:
         )
         seconds = ", ".join(f"{stage} {spent:.0f} s" for stage, spent in result.model.seconds.items())
         self._progress(f"{result.dataset.name}: {metric} {figures} ({seconds})")
+
+
+def _measure_on(shared: set[str], dataset: Dataset, runs: Mapping[str, Run], depth: int) -> dict[str, Values]:
+    """The model and its baseline as if neither had other documents than these."""
+    judgements = {
+        query: {document: grade for document, grade in grades.items() if document in shared}
+        for query, grades in dataset.judgements.items()
+    }
+    ids = [query.id for query in dataset.queries]
+    metrics = metrics_for(by_answers=False, depth=depth)
+    return {SHARED[system]: measure(runs[system].only(shared), judgements, ids, metrics) for system in SHARED}
 
 
 def _suited(dataset: Dataset, runs: Mapping[str, Run]) -> Run:

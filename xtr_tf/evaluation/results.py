@@ -101,6 +101,7 @@ class DatasetResult:
         values: By system, then by metric.
         caveats: What was missing or empty.
         model: What the model under test gave.
+        shared_documents: How many documents the baseline has, too, if its corpus is another one.
     """
 
     dataset: Dataset
@@ -109,6 +110,7 @@ class DatasetResult:
     values: Mapping[str, Values]
     caveats: DataCaveats
     model: ModelResult
+    shared_documents: int | None = None
 
     @property
     def languages(self) -> list[str]:

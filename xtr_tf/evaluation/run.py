@@ -6,7 +6,7 @@ Knows nothing of judgements or of what the system is.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +95,14 @@ class Run:
         for query, (documents, scores) in self._rankings.items():
             kept = [rank for rank, document in enumerate(documents) if document != excluded.get(query)]
             rankings[query] = ([documents[rank] for rank in kept], scores[kept])
+        return Run(self.name, rankings)
+
+    def only(self, documents: Container[str]) -> Run:
+        """The same run without the documents that are not among `documents`."""
+        rankings = {}
+        for query, (found, scores) in self._rankings.items():
+            kept = [rank for rank, document in enumerate(found) if document in documents]
+            rankings[query] = ([found[rank] for rank in kept], scores[kept])
         return Run(self.name, rankings)
 
     def write(self, path: str | Path) -> None:

@@ -141,6 +141,11 @@ def summarise(results: Sequence[DatasetResult], seed: int = 0) -> Summary:
     return Summary(datasets, averages, _language_rows(results, cells, seed))
 
 
+def average_of_languages(summary: Summary) -> Row:
+    """The mean over languages, each counting the same."""
+    return _average("all languages", summary.languages)
+
+
 def _language_rows(results: Sequence[DatasetResult], cells: Sequence[Cell], seed: int) -> list[Row]:
     by_language: dict[str, list[tuple[Cell, str]]] = {}
     for result, whole in zip(results, cells, strict=True):

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xtr_tf.evaluation.evaluator import EvaluationSettings
+from xtr_tf.evaluation.evaluator import SHARED, EvaluationSettings
 from xtr_tf.evaluation.results import DatasetResult
-from xtr_tf.evaluation.summary import Difference, Row, compare, summarise
+from xtr_tf.evaluation.summary import Difference, Row, Summary, average_of_languages, compare, summarise
 from xtr_tf.retriever.model_card import installed_versions
 
 #: Increased when a reader of `report.json` has to change.
@@ -61,13 +61,7 @@ def build_content(
         "averages": [{**_row(row), "datasets": len(row.cells)} for row in summary.averages],
         "languages": [{**_row(row), "datasets": len(row.cells)} for row in summary.languages],
         "comparisons": [
-            {
-                "system": "xtr",
-                "other": opponent,
-                "datasets": _differences(compare(summary.datasets, "xtr", opponent)),
-                "averages": _differences(compare(summary.averages, "xtr", opponent)),
-                "languages": _differences(compare(summary.languages, "xtr", opponent)),
-            }
+            _comparison(summary, opponent, measured, results)
             for opponent in _OPPONENTS
             if opponent in measured
         ],
@@ -75,6 +69,26 @@ def build_content(
         "seconds": round(seconds, 1),
         "versions": {**installed_versions(), "python": platform.python_version()},
         "machine": _machine(),
+    }
+
+
+def _comparison(
+    summary: Summary, opponent: str, measured: Sequence[str], results: Sequence[DatasetResult]
+) -> dict[str, Any]:
+    """The model against another system, on the documents that both have if their corpora differ."""
+    system, other = "xtr", opponent
+    shared = None
+    if opponent == "baseline" and SHARED["baseline"] in measured:
+        system, other = SHARED["xtr"], SHARED["baseline"]
+        shared = sum(result.shared_documents or 0 for result in results)
+    return {
+        "system": "xtr",
+        "other": opponent,
+        "shared_documents": shared,
+        "datasets": _differences(compare(summary.datasets, system, other)),
+        "averages": _differences(compare(summary.averages, system, other)),
+        "languages": _differences(compare(summary.languages, system, other)),
+        "language_average": _differences(compare([average_of_languages(summary)], system, other)),
     }
 
 

@@ -103,7 +103,7 @@ class JudgedSource:
         for number, (query, grades) in enumerate(dataset.judgements.items(), start=1):
             known = {document: grade for document, grade in grades.items() if document in self._documents}
             for document in (document for document in grades if document not in known):
-                bad_records.skip(dataset.name, number, f"document {document!r} of query {query!r} is absent")
+                bad_records.miss_document(dataset.name, number, query, document)
             positives = tuple(document for document, grade in known.items() if grade > 0)
             negatives = tuple(document for document, grade in known.items() if grade <= 0)
             if positives:

@@ -1,0 +1,136 @@
+"""Which files an input of the pipeline is read from, what is in them, and what their judgements miss.
+
+Told by content, not by time: a file that was only touched has not changed. Local files only. Imports neither
+TFX nor TensorFlow, so that these questions are answered before either is started.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path, PurePosixPath
+
+from xtr_tf.collections.bad_records import ignore
+from xtr_tf.collections.beir import load_beir
+from xtr_tf.files import sha256_of
+
+_SPAN, _VERSION = re.compile(r"\{SPAN(?::\d+)?\}"), re.compile(r"\{VERSION(?::\d+)?\}")
+_DATE = re.compile(r"\{(?:YYYY|MM|DD)\}")
+_PARTS = re.compile(r"(\{[A-Z]+(?::\d+)?\}|\*\*/|\*|\?)")
+_BEIR_FILES = ("corpus.jsonl*", "queries.jsonl*")
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceFile:
+    """A file that was read.
+
+    Attributes:
+        file: Its path below the input's folder.
+        bytes: Its size.
+        sha256: Of its content.
+    """
+
+    file: str
+    bytes: int
+    sha256: str
+
+
+def is_judgements(file: str) -> bool:
+    """Whether a pattern or file is `qrels/SPLIT.tsv` of a BEIR folder, which is joined with two others."""
+    return PurePosixPath(file).parent.name == "qrels"
+
+
+def companions(file: str) -> list[str]:
+    """Patterns of what is read together with a file: queries and documents of judgements."""
+    if not is_judgements(file):
+        return []
+    return [str(PurePosixPath(file).parent.parent / pattern) for pattern in _BEIR_FILES]
+
+
+def matching_files(folder: str | Path, pattern: str) -> list[Path]:
+    """The files of a pattern, of the latest span and version if it has them."""
+    glob = _DATE.sub("*", _VERSION.sub("*", _SPAN.sub("*", pattern)))
+    files = sorted(path for path in Path(folder).glob(glob) if path.is_file())
+    order = _order(pattern)
+    if order is None:
+        return files
+    places = {file: order(str(file.relative_to(folder))) for file in files}
+    latest = max((place for place in places.values() if place), default=None)
+    return [file for file, place in places.items() if place == latest and place is not None]
+
+
+def source_files(folder: str | Path, patterns: Iterable[str]) -> list[SourceFile]:
+    """Everything that an input is read from, each file once."""
+    found: dict[Path, None] = {}
+    for pattern in patterns:
+        for file in matching_files(folder, pattern):
+            found[file] = None
+            for companion in companions(str(file.relative_to(folder))):
+                found |= dict.fromkeys(sorted(Path(folder).glob(companion)))
+    return [SourceFile(str(file.relative_to(folder)), file.stat().st_size, sha256_of(file)) for file in found]
+
+
+def fingerprint(sources: Iterable[SourceFile]) -> str:
+    """One hash of names and contents."""
+    rows = sorted((source.file, source.sha256) for source in sources)
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
+@dataclasses.dataclass(frozen=True)
+class Missing:
+    """Judgements of a split whose documents are not in its BEIR folder.
+
+    Attributes:
+        count: How many.
+        judgements: Of how many.
+        example: One of them.
+    """
+
+    count: int
+    judgements: int
+    example: str
+
+
+def missing_documents(folder: str | Path, pattern: str) -> Missing:
+    """Counts the judgements of `qrels/SPLIT.tsv` files that name documents which are gone."""
+    count = judgements = 0
+    examples = []
+    for file in matching_files(folder, pattern):
+        dataset = load_beir(file.parent.parent, file.name.partition(".")[0], on_bad=ignore)
+        judged = {document for grades in dataset.judgements.values() for document in grades}
+        known = dataset.documents(judged).keys()
+        for query, grades in dataset.judgements.items():
+            gone = sorted(document for document in grades if document not in known)
+            judgements += len(grades)
+            count += len(gone)
+            examples += [f"{query!r} with {document!r}" for document in gone]
+    return Missing(count, judgements, min(examples, default=""))
+
+
+def _order(pattern: str) -> Callable[[str], tuple[int, int] | None] | None:
+    """From a path to its span and version, or None if a pattern names neither."""
+    if not (_SPAN.search(pattern) or _VERSION.search(pattern)):
+        return None
+    expression = re.compile("".join(map(_regex, _PARTS.split(pattern))))
+
+    def order(path: str) -> tuple[int, int] | None:
+        found = expression.fullmatch(path)
+        if not found:
+            return None
+        named = found.groupdict()
+        return int(named.get("span") or 0), int(named.get("version") or 0)
+
+    return order
+
+
+def _regex(part: str) -> str:
+    if _SPAN.fullmatch(part):
+        return r"(?P<span>\d+)"
+    if _VERSION.fullmatch(part):
+        return r"(?P<version>\d+)"
+    if _DATE.fullmatch(part):
+        return r"\d+"
+    return {"*": "[^/]*", "?": "[^/]", "**/": "(?:.*/)?"}.get(part, re.escape(part))
