@@ -13,7 +13,11 @@ from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.layers import EncoderBlock, FeedForward, Linear, RelativePositionBias, SelfAttention
 
 
-@pytest.mark.parametrize("changes", [{}, {"feed_forward": "relu"}, {"dtype": "mixed_bfloat16"}])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"feed_forward": "relu"}, {"dtype": "mixed_bfloat16"}],
+    ids=["float32", "relu", "bfloat16"],
+)
 def test_a_keras_file_brings_the_same_encoder_back(make_encoder, make_ids, tmp_path, changes):
     encoder, ids = make_encoder(**changes), tf.constant(make_ids([9, 4]))
     encoder.save(tmp_path / "encoder.keras")
