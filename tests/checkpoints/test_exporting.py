@@ -12,10 +12,14 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+from tests.support.numbers import network_rounding
 from xtr_tf.checkpoints.exporting import export_checkpoint
 from xtr_tf.checkpoints.importing import import_checkpoint
+from xtr_tf.config.model import EncoderConfig
 from xtr_tf.errors import InputError
-from xtr_tf.model.folder import read_manifest, write_manifest
+from xtr_tf.model.encoder import Encoder
+from xtr_tf.model.folder import load_encoder, read_manifest, save_encoder, write_manifest
+from xtr_tf.model.tokenizer import Tokenizer
 
 
 @pytest.mark.parametrize("name", ["released_xtr", "torch_t5"])
@@ -56,6 +60,20 @@ def test_relu_models_are_exported_as_t5(golden: Any, tmp_path: Path) -> None:
     config = json.loads((tmp_path / "exported" / "config.json").read_text())
     assert config["architectures"] == ["T5EncoderModel"]
     assert (config["feed_forward_proj"], config["is_gated_act"]) == ("relu", False)
+
+
+def test_a_factored_table_is_exported_as_its_product(golden: Any, tmp_path: Path) -> None:
+    """transformers' T5 has no kernel after its table; the encoder that comes back gives the same vectors."""
+    tokenizer = Tokenizer(golden.tokenizer)
+    sizes = {"model_dim": 32, "feed_forward_dim": 48, "num_layers": 1, "num_heads": 2, "head_dim": 16}
+    encoder = Encoder(EncoderConfig(tokenizer.vocabulary_size, **sizes, embedding_dim=8))
+    save_encoder(tmp_path / "factored", encoder, tokenizer)
+    export_checkpoint(tmp_path / "factored", tmp_path / "exported")
+    import_checkpoint(tmp_path / "exported", tmp_path / "whole", tokenizer=golden.tokenizer)
+    whole, _ = load_encoder(tmp_path / "whole")
+    assert whole.config.embedding_dim == 0
+    ids = np.array([[7, 5, 3, 1], [9, 1, 0, 0]], np.int32)
+    np.testing.assert_allclose(whole(ids), encoder(ids), rtol=0, atol=network_rounding(32))
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])

@@ -51,6 +51,15 @@ def test_comes_back_as_it_was(saved, small_encoder, tokenizer):
     np.testing.assert_array_equal(encoder(ids), small_encoder(ids))
 
 
+def test_a_factored_encoder_comes_back_as_it_was(tmp_path, make_encoder, make_ids, tokenizer):
+    encoder = make_encoder(embedding_dim=8)
+    save_encoder(tmp_path / "factored", encoder, tokenizer)
+    loaded, _ = load_encoder(tmp_path / "factored")
+    assert loaded.config == encoder.config
+    ids = make_ids([5, 9, 1])
+    np.testing.assert_array_equal(loaded(ids), encoder(ids))
+
+
 @pytest.mark.parametrize(("storage", "error", "size"), [("float16", 1e-3, 2), ("bfloat16", 1e-2, 2)])
 def test_half_precision_halves_the_file(tmp_path, saved, small_encoder, tokenizer, storage, error, size):
     save_encoder(tmp_path / "half", small_encoder, tokenizer, storage=storage)

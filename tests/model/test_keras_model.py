@@ -10,7 +10,14 @@ import tensorflow as tf
 from xtr_tf.config.presets import ENCODER_PRESETS
 from xtr_tf.errors import InputError
 from xtr_tf.model.encoder import Encoder
-from xtr_tf.model.layers import EncoderBlock, FeedForward, Linear, RelativePositionBias, SelfAttention
+from xtr_tf.model.layers import (
+    EncoderBlock,
+    FeedForward,
+    Linear,
+    RelativePositionBias,
+    SelfAttention,
+    TokenEmbedder,
+)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +68,7 @@ def test_a_preset_gives_the_published_size():
     "layer",
     [
         Linear(7),
+        TokenEmbedder(9, 4, embedding_dim=2),
         RelativePositionBias(2, 32, 128),
         SelfAttention(2, 8, dropout=0.1),
         FeedForward(16, "relu", dropout=0.1),

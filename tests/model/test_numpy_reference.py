@@ -36,6 +36,8 @@ def encode(config: EncoderConfig, weights: dict[str, np.ndarray], ids: list[int]
     weights = {name: value.astype(np.float64) for name, value in weights.items()}
     table = weights["encoder/relpos_bias/rel_embedding"]
     hidden = weights["token_embedder/embedding"][ids]
+    if "token_embedder/kernel" in weights:
+        hidden = hidden @ weights["token_embedder/kernel"]
     for index in range(config.num_layers):
         layer = f"encoder/layers_{index}"
         normed = rms_norm(hidden, weights[f"{layer}/pre_attention_layer_norm/scale"], config.norm_epsilon)
@@ -68,9 +70,11 @@ def encode(config: EncoderConfig, weights: dict[str, np.ndarray], ids: list[int]
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
-@pytest.mark.parametrize("feed_forward", ["gated-gelu", "relu"])
-def test_vectors_equal_the_numpy_reference(make_encoder, make_ids, feed_forward):
-    encoder = make_encoder(feed_forward=feed_forward, relative_buckets=8, relative_max_distance=12)
+@pytest.mark.parametrize(
+    "changes", [{"feed_forward": "gated-gelu"}, {"feed_forward": "relu"}, {"embedding_dim": 8}]
+)
+def test_vectors_equal_the_numpy_reference(make_encoder, make_ids, changes):
+    encoder = make_encoder(**changes, relative_buckets=8, relative_max_distance=12)
     ids = make_ids([23, 9])
     vectors = encoder(tf.constant(ids)).numpy()
     for row, length in enumerate([23, 9]):

@@ -37,12 +37,21 @@ def test_presets_have_as_many_parameters_as_the_published_encoders(preset, param
     assert sum(math.prod(shape) for shape in shapes.values()) == parameters
 
 
-@pytest.mark.parametrize("feed_forward", ["gated-gelu", "relu"])
-def test_an_encoder_has_exactly_the_canonical_weights(make_encoder, feed_forward):
-    encoder = make_encoder(feed_forward=feed_forward)
+@pytest.mark.parametrize("changes", [{}, {"feed_forward": "relu"}, {"embedding_dim": 8}])
+def test_an_encoder_has_exactly_the_canonical_weights(make_encoder, changes):
+    encoder = make_encoder(**changes)
     shapes = {name: weight.shape for name, weight in encoder.get_canonical_weights().items()}
     assert list(shapes.items()) == list(weight_shapes(encoder.config).items())
     assert len(encoder.variables) == len(shapes)
+
+
+def test_a_factored_table_is_as_wide_as_asked_for(make_encoder):
+    shapes = weight_shapes(make_encoder(embedding_dim=8).config)
+    assert shapes["token_embedder/embedding"] == (101, 8)
+    assert shapes["token_embedder/kernel"] == (8, 32)
+    assert "token_embedder/kernel" not in weight_shapes(make_encoder().config)
+    with pytest.raises(InputError, match=r"embedding_dim.*Received: -1"):
+        make_encoder(embedding_dim=-1)
 
 
 def test_weights_come_back_as_they_were_set(make_encoder):

@@ -11,6 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from xtr_tf.checkpoints.lazy_tensor import LazyTensor
 from xtr_tf.checkpoints.naming import HUGGING_FACE, Rule
 from xtr_tf.checkpoints.opening import PROJECTION_FOLDER
@@ -21,6 +23,7 @@ from xtr_tf.model.folder import TOKENIZER_FILE, WEIGHTS_FILE, read_manifest
 from xtr_tf.model.vocabulary import SentencePieceModel
 
 _PROJECTION_PREFIX = f"{PROJECTION_FOLDER}/"
+_EMBEDDER = "token_embedder"
 
 
 def export_checkpoint(
@@ -48,7 +51,7 @@ def export_checkpoint(
     directory = Path(directory)
     manifest = read_manifest(directory)
     model = SentencePieceModel.read(directory / TOKENIZER_FILE)
-    weights = read_safetensors(directory / WEIGHTS_FILE)
+    weights = _with_whole_table(read_safetensors(directory / WEIGHTS_FILE))
     rules = HUGGING_FACE.foreign_names(weights)
     projection = {name: rule for name, rule in rules.items() if rule.foreign.startswith(_PROJECTION_PREFIX)}
     encoder = {name: rule for name, rule in rules.items() if name not in projection}
@@ -62,6 +65,20 @@ def export_checkpoint(
         _write_json(staging / "tokenizer.json", tokenizer_json(model))
         _write_json(staging / "tokenizer_config.json", tokenizer_config(model))
         (staging / "spiece.model").write_bytes(model.content)
+
+
+def _with_whole_table(weights: dict[str, LazyTensor]) -> dict[str, LazyTensor]:
+    """The weights with a factored table multiplied out, because T5 has one table and no kernel."""
+    kernel = weights.pop(f"{_EMBEDDER}/kernel", None)
+    if kernel is None:
+        return weights
+    table = weights[f"{_EMBEDDER}/embedding"]
+    whole = LazyTensor(
+        (table.shape[0], kernel.shape[1]),
+        "float32",
+        lambda: table.read().astype(np.float32) @ kernel.read().astype(np.float32),
+    )
+    return weights | {f"{_EMBEDDER}/embedding": whole}
 
 
 def _write(

@@ -91,6 +91,8 @@ class EncoderConfig:
         norm_epsilon: Added to the mean square in RMS normalisation.
         dropout: Rate while training.
         projection_dim: Width of a token vector.
+        embedding_dim: Width of the embedding table, whose rows a kernel maps to `model_dim`; 0 for a table
+            of `model_dim` and no kernel, as in T5.
         dtype: `float32`, or `mixed_bfloat16` for accelerators.
         rematerialize: Recompute each block in the backward pass instead of keeping its activations.
     """
@@ -107,6 +109,7 @@ class EncoderConfig:
     norm_epsilon: float = 1e-6
     dropout: float = 0.1
     projection_dim: int = 128
+    embedding_dim: int = 0
     dtype: Dtype = "float32"
     rematerialize: bool = False
 
@@ -131,4 +134,5 @@ class EncoderConfig:
             "`encoder.relative_max_distance` must exceed a quarter of the buckets.",
             self.relative_max_distance,
         )
+        require(self.embedding_dim >= 0, "`encoder.embedding_dim` must not be negative.", self.embedding_dim)
         require(0 <= self.dropout < 1, "`encoder.dropout` must be in [0, 1).", self.dropout)

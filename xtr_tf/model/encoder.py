@@ -53,7 +53,11 @@ class Encoder(keras.Model):
         self.seed = seed
         policy = self.dtype_policy
         self.token_embedder = TokenEmbedder(
-            config.vocabulary_size, config.model_dim, dtype=policy, name="token_embedder"
+            config.vocabulary_size,
+            config.model_dim,
+            config.embedding_dim,
+            dtype=policy,
+            name="token_embedder",
         )
         self.relpos_bias = RelativePositionBias(
             config.num_heads,

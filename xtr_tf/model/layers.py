@@ -79,25 +79,33 @@ class TokenEmbedder(keras.layers.Layer):
     Args:
         vocabulary_size: Number of ids.
         model_dim: Width of the residual stream.
+        embedding_dim: Width of the table, whose rows a kernel maps to `model_dim`: a vocabulary of many
+            languages is most of a small encoder. 0 for a table of `model_dim` and no kernel.
     """
 
-    def __init__(self, vocabulary_size: int, model_dim: int, **kwargs: Any) -> None:
+    def __init__(self, vocabulary_size: int, model_dim: int, embedding_dim: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.vocabulary_size = vocabulary_size
         self.model_dim = model_dim
+        self.embedding_dim = embedding_dim
 
     def build(self, ids_shape: Shape) -> None:
-        """Creates the table, `[vocabulary_size, model_dim]`, float32 under every policy."""
+        """Creates the table, float32 under every policy, and the kernel if the table is narrower."""
         self.embedding = self.add_weight(
             name="embedding",
-            shape=(self.vocabulary_size, self.model_dim),
+            shape=(self.vocabulary_size, self.embedding_dim or self.model_dim),
             initializer="zeros",
             autocast=False,
         )
+        if self.embedding_dim:
+            self.kernel = self.add_weight(
+                name="kernel", shape=(self.embedding_dim, self.model_dim), initializer="zeros"
+            )
 
     def call(self, ids: tf.Tensor) -> tf.Tensor:
         """Embeds `[batch, length]` ids as `[batch, length, model_dim]`."""
-        return ops.cast(tf.gather(self.embedding.value, ids), self.compute_dtype)
+        rows = ops.cast(tf.gather(self.embedding.value, ids), self.compute_dtype)
+        return ops.matmul(rows, self.kernel) if self.embedding_dim else rows
 
     def compute_output_shape(self, ids_shape: Shape) -> Shape:
         """`[batch, length]` to `[batch, length, model_dim]`."""
@@ -108,6 +116,7 @@ class TokenEmbedder(keras.layers.Layer):
         return super().get_config() | {
             "vocabulary_size": self.vocabulary_size,
             "model_dim": self.model_dim,
+            "embedding_dim": self.embedding_dim,
         }
 
 

@@ -29,7 +29,8 @@ def weight_shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
     model, inner, heads = config.model_dim, config.feed_forward_dim, config.num_heads * config.head_dim
     inputs = ("wi_0", "wi_1") if config.feed_forward == "gated-gelu" else ("wi",)
     shapes: dict[str, tuple[int, ...]] = {
-        "token_embedder/embedding": (config.vocabulary_size, model),
+        "token_embedder/embedding": (config.vocabulary_size, config.embedding_dim or model),
+        **({"token_embedder/kernel": (config.embedding_dim, model)} if config.embedding_dim else {}),
         "encoder/relpos_bias/rel_embedding": (config.num_heads, config.relative_buckets),
     }
     for index in range(config.num_layers):
@@ -74,9 +75,9 @@ def initial_weight(config: EncoderConfig, name: str, seed: int) -> np.ndarray:
     """A weight before training, float32; the same for the same configuration, name and seed.
 
     Attention kernels are normal with variance `1 / inputs` (the query's divided by
-    `head_dim`, in place of scaled logits), feed-forward kernels and the projection the same
-    but cut at two deviations, embeddings standard normal, norm scales one, position biases
-    uniform.
+    `head_dim`, in place of scaled logits), feed-forward kernels, the projection and the
+    embedding's kernel the same but cut at two deviations, embeddings standard normal, norm
+    scales one, position biases uniform.
 
     Args:
         config: The encoder's shape.
