@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from xtr_tf.config.training import LossConfig
-from xtr_tf.training.batch_loss import batch_loss
+from xtr_tf.training.batch_loss import batch_loss, statistic_names
 from xtr_tf.training.data.batches import Batch
 from xtr_tf.training.losses.objectives import in_batch_cross_entropy
 from xtr_tf.training.losses.scores import token_retrieval_scores
@@ -45,6 +45,20 @@ def test_a_false_negative_neither_counts_nor_blocks():
     unmarked = batch_loss(loss, make_batch(*ids, document_keys=[1, 2, 3, 4]), queries, documents)
     assert unmarked.statistics["positives_without_tokens"] == 0.5
     assert unmarked.loss > marked.loss
+
+
+def test_imputation_is_a_setting_of_the_loss():
+    rng = np.random.default_rng(1)
+    queries, documents = (
+        tf.math.l2_normalize(tf.constant(rng.normal(size=s).astype("f")), -1) for s in ((2, 3, 4), (4, 5, 4))
+    )
+    batch = make_batch(np.ones([2, 3], np.int32), np.ones([4, 5], np.int32))
+    result = batch_loss(LossConfig(k_train=4, imputation="threshold"), batch, queries, documents)
+    masks = tf.ones([2, 3], tf.bool), tf.ones([4, 5], tf.bool)
+    scores = token_retrieval_scores(queries, masks[0], documents, masks[1], 4, imputed=True).scores
+    expected = in_batch_cross_entropy(scores, tf.range(2), tf.ones([2, 4], tf.bool))
+    assert result.loss.numpy() == pytest.approx(expected.numpy().mean(), rel=1e-6)
+    assert result.statistics.keys() == set(statistic_names(LossConfig()))
 
 
 def test_missing_negatives_are_not_in_the_denominator():

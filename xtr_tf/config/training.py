@@ -21,6 +21,10 @@ class LossConfig:
         score: `xtr` (in-batch token retrieval) or `colbert` (mean of MaxSim), see
             `training/losses/scores.py`.
         k_train: Document tokens of the global batch that each query token retrieves.
+        imputation: What a query token counts with for a document of which it retrieved nothing. `none` is
+            the paper's f_XTR: it does not count, and a score is a mean over the tokens that retrieved.
+            `threshold` is f_XTR', which search ranks by: the least similarity that it retrieved, and a
+            mean over all query tokens. Such scores lie close together; lower the temperature.
         temperature: Divides scores before the softmax.
         distillation_weight: Weight of the divergence from the data's teacher scores; 0 leaves it out.
         top_k_recall: Below 1, a TPU finds the k-th similarity with its approximate top-k at
@@ -29,6 +33,7 @@ class LossConfig:
 
     score: Literal["xtr", "colbert"] = "xtr"
     k_train: int = 128
+    imputation: Literal["none", "threshold"] = "none"
     temperature: float = 1.0
     distillation_weight: float = 0.0
     top_k_recall: float = 1.0

@@ -66,6 +66,7 @@ def batch_loss(
             document_mask,
             config.k_train,
             candidates,
+            config.imputation == "threshold",
             recall=config.top_k_recall if _is_tpu() else 1.0,
             static_shapes=static_shapes,
         )

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.support.numbers import rounding
+from xtr_tf.scoring.reference import maxima_of_hits, xtr_scores
 from xtr_tf.training.losses.scores import maxsim_scores, token_retrieval_scores
 
 
@@ -82,6 +83,51 @@ def test_equals_the_reference(seed, variant):
     scores, counts = reference(queries, query_mask, documents, document_mask, k_train, candidates)
     np.testing.assert_allclose(result.scores, scores, rtol=1e-6, atol=1e-6)
     np.testing.assert_array_equal(result.retrieving_tokens, counts)
+
+
+@pytest.mark.parametrize("k_train", [1, 4, 15])
+def test_with_imputation_it_is_the_score_that_search_ranks_by(k_train):
+    """Against the exact search of an index that holds the batch's tokens, for the documents it finds."""
+    rng = np.random.default_rng(k_train)
+    queries, documents = unit_vectors(rng, 3, 4, 8), unit_vectors(rng, 5, 6, 8)
+    query_mask = np.arange(4)[None] < np.array([[4], [1], [3]])
+    document_mask = np.arange(6)[None] < np.array([[6], [2], [5], [6], [1]])
+    result = token_retrieval_scores(queries, query_mask, documents, document_mask, k_train, imputed=True)
+    tokens, owners = documents[document_mask], np.nonzero(document_mask)[0]
+    similarities = queries[query_mask] @ tokens.T
+    best = np.argsort(-similarities, axis=1)[:, :k_train]
+    hits = np.take_along_axis(similarities, best, axis=1)
+    maxima = maxima_of_hits(hits, owners[best], len(documents))
+    starts = np.concatenate([[0], np.cumsum(query_mask.sum(axis=1))[:-1]])
+    expected = xtr_scores(maxima, np.isfinite(maxima), hits[:, -1], starts)
+    candidates = np.isfinite(expected)
+    assert candidates.sum() >= 3
+    np.testing.assert_allclose(
+        result.scores.numpy()[candidates], expected[candidates], rtol=0, atol=rounding(4 * 8)
+    )
+
+
+def test_no_gradient_flows_through_an_imputed_threshold():
+    """Each query token retrieves one token, and moves only the score of that token's document."""
+    queries, documents = queries_and_documents(np.array([[[0.9], [0.3]], [[0.1], [0.8]]]))
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(documents)
+        masks = tf.ones([1, 2], tf.bool), tf.ones([2, 1], tf.bool)
+        scores = token_retrieval_scores(queries, masks[0], documents, masks[1], 1, imputed=True).scores[0]
+        first, second = scores[0], scores[1]
+    np.testing.assert_allclose(scores, [(0.9 + 0.8) / 2, (0.9 + 0.8) / 2], rtol=0, atol=rounding(2))
+    np.testing.assert_allclose(tape.gradient(first, documents), [[[0.5, 0]], [[0, 0]]])
+    np.testing.assert_allclose(tape.gradient(second, documents), [[[0, 0]], [[0, 0.5]]])
+
+
+@pytest.mark.parametrize("static_shapes", [True, False])
+def test_imputation_with_everything_retrieved_is_sum_of_max(static_shapes):
+    rng = np.random.default_rng(3)
+    queries, documents = unit_vectors(rng, 2, 3, 4), unit_vectors(rng, 3, 4, 4)
+    masks = np.array([[1, 1, 1], [1, 0, 0]], bool), np.array([[1] * 4, [1, 1, 0, 0], [0] * 4], bool)
+    arguments = (queries, masks[0], documents, masks[1])
+    imputed = token_retrieval_scores(*arguments, 100, imputed=True, static_shapes=static_shapes).scores
+    np.testing.assert_allclose(imputed, maxsim_scores(*arguments), rtol=0, atol=rounding(3 * 4))
 
 
 def unit_vectors(rng: np.random.Generator, *shape: int) -> np.ndarray:

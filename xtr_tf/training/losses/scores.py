@@ -5,6 +5,9 @@ f_XTR counts only those document tokens that a query token retrieves within the 
 iff their similarity is at least the k_train-th largest that this query token has with all
 document tokens of the batch: tokens that tie with the threshold are all retrieved, whatever
 their order, and so on every device alike.
+
+f_XTR' is the score that search ranks by (section 3.2): a query token that retrieved nothing of a document
+counts with the threshold instead of not at all.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ class TokenRetrieval(NamedTuple):
     """Scores, and what they were made of.
 
     Attributes:
-        scores: f_XTR, `[Q, D]`.
+        scores: f_XTR, or with imputation f_XTR', `[Q, D]`.
         retrieving_tokens: Z, how many tokens of the query retrieved one of the document, `[Q, D]`.
         threshold: Least similarity that each query token retrieved, `[Q, n]`.
     """
@@ -37,6 +40,7 @@ def token_retrieval_scores(
     document_mask: tf.Tensor,
     k_train: int,
     candidates: tf.Tensor | None = None,
+    imputed: bool = False,
     recall: float = 1.0,
     block: int | None = None,
     static_shapes: bool = True,
@@ -46,7 +50,7 @@ def token_retrieval_scores(
     The best retrieved token of a document is the best of all its tokens if that one reaches
     the threshold; if it does not, none was retrieved. So one pass over the similarities gives
     both, and a retrieved token keeps its value even if that is negative. No gradient flows
-    through Z or through the selection.
+    through Z, through the selection or through an imputed threshold.
 
     Example:
     ```python
@@ -64,6 +68,8 @@ def token_retrieval_scores(
         k_train: Document tokens that each query token retrieves. If there are fewer, all are.
         candidates: `[Q, D]`, false where a document must neither be retrieved by a query nor
             take the place of another; by default all are candidates.
+        imputed: Whether the score is f_XTR'; a document without tokens then scores as one of which
+            nothing was retrieved.
         recall: Below 1, the threshold comes from a TPU's approximate top-k at this recall.
         block: Documents compared at a time; chosen by their size if not given.
         static_shapes: Keep to sizes known beforehand, as XLA needs; otherwise query padding costs
@@ -83,8 +89,12 @@ def token_retrieval_scores(
     )
     retrieved = query_mask[:, :, None] & tf.math.is_finite(maxima) & (maxima >= threshold[:, :, None])
     retrieving_tokens = tf.reduce_sum(tf.cast(retrieved, tf.float32), axis=1)
-    totals = tf.reduce_sum(tf.where(retrieved, maxima, 0.0), axis=1)
-    return TokenRetrieval(totals / tf.maximum(retrieving_tokens, 1.0), retrieving_tokens, threshold)
+    counted, missing = retrieving_tokens, tf.zeros_like(threshold)
+    if imputed:
+        counted = tf.reduce_sum(tf.cast(query_mask, tf.float32), axis=1, keepdims=True)
+        missing = tf.where(query_mask & tf.math.is_finite(threshold), threshold, 0.0)
+    totals = tf.reduce_sum(tf.where(retrieved, maxima, missing[:, :, None]), axis=1)
+    return TokenRetrieval(totals / tf.maximum(counted, 1.0), retrieving_tokens, threshold)
 
 
 def maxsim_scores(
