@@ -17,12 +17,15 @@ import yaml
 
 from xtr_tf.config.loading import load_config, to_mapping
 from xtr_tf.config.model import TokenizerConfig, TokenizerSettings
-from xtr_tf.config.training import SourceConfig
+from xtr_tf.config.training import DataConfig, SourceConfig
 from xtr_tf.errors import InputError
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.folder import load_encoder, save_encoder
 from xtr_tf.model.tokenizer import Tokenizer
+from xtr_tf.training.data.batches import taught_dataset
+from xtr_tf.training.data.teacher_vectors import TaughtStream
 from xtr_tf.training.dev_evaluation import DevEvaluation
+from xtr_tf.training.losses.objectives import vector_distances
 from xtr_tf.training.progress import InterruptionFlag, TrainingInterruptedError
 from xtr_tf.training.train import initial_encoder, train
 
@@ -82,6 +85,40 @@ def test_steps_kept_on_the_device_give_the_same(tiny_run, uninterrupted):
     ours, theirs = weights(train(tiny_run(steps_per_loop=4, checkpoint_every=5))), weights(uninterrupted)
     for name, weight in ours.items():
         np.testing.assert_allclose(weight, theirs[name], atol=1e-4, err_msg=name)
+
+
+def test_a_teachers_vectors_are_enough_to_train_on(tiny_run, tmp_path, atlas_store):
+    """Tokens come to point where the teacher's do; a run that is continued is one without a stop."""
+    config = tiny_run(steps=12, learning_rate=3e-2, steps_per_loop=4, checkpoint_every=4)
+    data = DataConfig(teacher_vectors=(str(atlas_store),), teacher_texts=16)
+    config = dataclasses.replace(config, data=data)
+    stopped = dataclasses.replace(config.training, output=str(tmp_path / "stopped"))
+    for steps in (8, 12):
+        train(dataclasses.replace(config, training=dataclasses.replace(stopped, steps=steps)))
+    assert_identical(train(config), tmp_path / "stopped" / "encoder")
+
+    def distance(encoder: Encoder, tokenizer: Tokenizer) -> float:
+        stream = TaughtStream([str(atlas_store)], 1.0, seed=0, dim=16)
+        (batch,) = taught_dataset(stream, tokenizer, 32, range(1))
+        return float(vector_distances(encoder(batch.ids), batch.targets))
+
+    trained = load_encoder(tmp_path / "stopped" / "encoder")
+    assert distance(*trained) < 0.7 * distance(*initial_encoder(config))
+
+
+@pytest.fixture(scope="module")
+def atlas_store(repository, tmp_path_factory) -> Path:
+    """A teacher for whom a character's vector is what counts: one vector per character of some passages."""
+    folder = tmp_path_factory.mktemp("store")
+    lines = (repository / "examples" / "atlas" / "corpus.jsonl").read_text(encoding="utf-8").splitlines()[:32]
+    texts = [json.loads(line)["text"][:60] for line in lines]
+    (folder / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    table = np.random.default_rng(0).normal(size=[997, 16])
+    np.save(folder / "offsets.npy", np.cumsum([0, *map(len, texts)]))
+    np.save(folder / "spans.npy", np.concatenate([[(i, i + 1) for i in range(len(text))] for text in texts]))
+    vectors = [table[ord(character) % 997] for text in texts for character in text]
+    np.save(folder / "vectors.npy", np.array(vectors, np.float16))
+    return folder
 
 
 @pytest.mark.slow

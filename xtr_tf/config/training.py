@@ -27,6 +27,8 @@ class LossConfig:
             mean over all query tokens. Such scores lie close together; lower the temperature.
         temperature: Divides scores before the softmax.
         distillation_weight: Weight of the divergence from the data's teacher scores; 0 leaves it out.
+        teacher_vector_weight: Weight of the mean distance (1 - cosine) of taught tokens from the vectors of
+            `data.teacher_vectors`.
         top_k_recall: Below 1, a TPU finds the k-th similarity with its approximate top-k at
             this recall. Other devices are always exact.
     """
@@ -36,16 +38,14 @@ class LossConfig:
     imputation: Literal["none", "threshold"] = "none"
     temperature: float = 1.0
     distillation_weight: float = 0.0
+    teacher_vector_weight: float = 1.0
     top_k_recall: float = 1.0
 
     def __post_init__(self) -> None:
         require(self.k_train >= 1, "`loss.k_train` must be positive.", self.k_train)
         require(self.temperature > 0, "`loss.temperature` must be positive.", self.temperature)
-        require(
-            self.distillation_weight >= 0,
-            "`loss.distillation_weight` must not be negative.",
-            self.distillation_weight,
-        )
+        for name in ("distillation_weight", "teacher_vector_weight"):
+            require(getattr(self, name) >= 0, f"`loss.{name}` must not be negative.", getattr(self, name))
         require(0 < self.top_k_recall <= 1, "`loss.top_k_recall` must be in (0, 1].", self.top_k_recall)
 
 
@@ -77,6 +77,10 @@ class DataConfig:
         language_temperature: Languages are drawn with probability proportional to their number of
             examples to the power 1 / temperature: 1 keeps the data's proportions, larger evens them out.
         max_bad_records: Records that may be skipped before reading stops.
+        teacher_vectors: Stores of a teacher's token vectors (`training/data/teacher_vectors.py` has the
+            format): in every update the tokens of some of their texts are drawn to them. Without training
+            sets this is all that is trained.
+        teacher_texts: Texts of these stores per update, over all devices.
     """
 
     train: tuple[SourceConfig, ...] = ()
@@ -84,6 +88,8 @@ class DataConfig:
     hard_negatives: int = 0
     language_temperature: float = 1.0
     max_bad_records: int = 100
+    teacher_vectors: tuple[str, ...] = ()
+    teacher_texts: int = 64
 
     def __post_init__(self) -> None:
         for name in ("hard_negatives", "max_bad_records"):
@@ -93,6 +99,7 @@ class DataConfig:
             "`data.language_temperature` must be at least 1.",
             self.language_temperature,
         )
+        require(self.teacher_texts >= 1, "`data.teacher_texts` must be positive.", self.teacher_texts)
 
 
 @dataclasses.dataclass(frozen=True)

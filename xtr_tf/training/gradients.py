@@ -15,7 +15,8 @@ import tensorflow as tf
 from xtr_tf.config.training import LossConfig
 from xtr_tf.model.layers import split_seed
 from xtr_tf.training.batch_loss import BatchLoss, batch_loss
-from xtr_tf.training.data.batches import Batch
+from xtr_tf.training.data.batches import Batch, TaughtTexts
+from xtr_tf.training.losses.objectives import vector_distances
 from xtr_tf.training.strategy import gather_over_replicas
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
@@ -88,6 +89,32 @@ def chunked_gradients(
         return tape.gradient(vectors, variables, output_gradients=[pull[number] for pull in pulls])
 
     return result, _sum_over(chunks, chunk_gradients, variables)
+
+
+def taught_gradients(
+    encode: Encode,
+    variables: Sequence[tf.Variable],
+    texts: TaughtTexts,
+    seed: tf.Tensor,
+    weight: float,
+) -> tuple[tf.Tensor, list[Gradient]]:
+    """A replica's share of the distance from a teacher's vectors, and the gradients of `weight` times it."""
+    replicas = tf.distribute.get_replica_context().num_replicas_in_sync
+    with tf.GradientTape() as tape:
+        distance = vector_distances(encode(texts.ids, seed), texts.targets) / replicas
+        loss = weight * distance
+    return distance, tape.gradient(loss, variables)
+
+
+def add(first: Gradient, second: Gradient) -> Gradient:
+    """The sum of two gradients of one variable; those of embeddings stay sparse."""
+    if isinstance(first, tf.IndexedSlices):
+        return tf.IndexedSlices(
+            tf.concat([first.values, second.values], axis=0),
+            tf.concat([first.indices, second.indices], axis=0),
+            first.dense_shape,
+        )
+    return first + second
 
 
 def _row_shape(vectors: tf.Tensor) -> list[Any]:

@@ -6,6 +6,7 @@ embedding's gradient is dense, for XLA has no `tf.unique`; elsewhere that gradie
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import keras
@@ -16,16 +17,20 @@ from xtr_tf.config.training import RunConfig, TrainingConfig
 from xtr_tf.errors import InputError
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.training.batch_loss import statistic_names
-from xtr_tf.training.data.batches import Batch
+from xtr_tf.training.data.batches import Batch, MixedBatch, TaughtTexts
 from xtr_tf.training.gradients import (
     Gradient,
+    add,
     chunked_gradients,
     scale,
     sum_over_replicas,
+    taught_gradients,
     whole_batch_gradients,
 )
 
 Metrics = dict[str, tf.Tensor]
+StepBatch = Batch | TaughtTexts | MixedBatch
+Share = tuple[Metrics, list[Gradient]]
 
 
 class TrainingStep:
@@ -68,27 +73,45 @@ class TrainingStep:
         self._replica_update = replica_update
         self.run_steps = tf.function(self._run_steps, autograph=False)
 
-    def gradients(self, batch: Batch) -> tuple[Metrics, list[Gradient]]:
+    def gradients(self, batch: StepBatch) -> Share:
         """A replica's metrics and the gradients of the global batch, before clipping."""
         config, context = self._config, tf.distribute.get_replica_context()
         step = ops.cast(self._optimizer.iterations, "int32")
         base = tf.stack([tf.constant(config.training.seed, tf.int32), step])
         seed = tf.random.experimental.stateless_fold_in(base, context.replica_id_in_sync_group)
-        arguments = (self._encode, self._variables, config.loss, batch, seed)
+        examples, taught = _parts(batch)
+        shares = []
+        if examples is not None:
+            shares.append(self._example_share(examples, seed))
+        if taught is not None:
+            # Folded once more, so that the examples' dropout does not depend on there being taught texts.
+            text_seed = tf.random.experimental.stateless_fold_in(seed, 1)
+            shares.append(self._taught_share(taught, text_seed))
+        metrics, gradients = functools.reduce(_add_shares, shares)
+        if self.compiled:
+            gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        gradients = [sum_over_replicas(gradient) for gradient in gradients]
+        return metrics, gradients
+
+    def _example_share(self, batch: Batch, seed: tf.Tensor) -> Share:
+        arguments = (self._encode, self._variables, self._config.loss, batch, seed)
         if self._chunks > 1:
             result, gradients = chunked_gradients(*arguments, self._chunks, self.compiled)
         else:
             result, gradients = whole_batch_gradients(*arguments, self.compiled)
-        if self.compiled:
-            gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        gradients = [sum_over_replicas(gradient) for gradient in gradients]
-        tokens = tf.math.count_nonzero(batch.query_ids) + tf.math.count_nonzero(batch.document_ids)
-        return {"loss": result.loss, **result.statistics, "tokens": tf.cast(tokens, tf.float32)}, gradients
+        tokens = _count_tokens(batch.query_ids, batch.document_ids)
+        return {"loss": result.loss, **result.statistics, "tokens": tokens}, gradients
+
+    def _taught_share(self, texts: TaughtTexts, seed: tf.Tensor) -> Share:
+        weight = self._config.loss.teacher_vector_weight
+        distance, gradients = taught_gradients(self._encode, self._variables, texts, seed, weight)
+        metrics = {"loss": weight * distance, "teacher_distance": distance}
+        return {**metrics, "tokens": _count_tokens(texts.ids)}, gradients
 
     def _encode_training(self, ids: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         return self._encoder(ids, training=True, seed=seed)
 
-    def update(self, batch: Batch) -> Metrics:
+    def update(self, batch: StepBatch) -> Metrics:
         """Updates the weights in a replica context; returns its share of the metrics."""
         metrics, gradients = self.gradients(batch)
         replicas = float(self._strategy.num_replicas_in_sync)
@@ -109,7 +132,7 @@ class TrainingStep:
             gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         self._optimizer.apply(gradients, self._encoder.trainable_variables)
 
-    def _run_steps(self, iterator: Iterator[Batch], count: int) -> Metrics:
+    def _run_steps(self, iterator: Iterator[StepBatch], count: int) -> Metrics:
         """Makes `count` updates; returns their metrics over the global batch, `[count]` each."""
 
         def one_step(_: tf.Tensor) -> Metrics:
@@ -121,20 +144,42 @@ class TrainingStep:
 
         if count == 1:
             return {name: value[None] for name, value in one_step(tf.constant(0)).items()}
-        names = ["loss", "tokens", "gradient_norm", "learning_rate", *statistic_names(self._config.loss)]
+        data = self._config.data
+        names = ["loss", "tokens", "gradient_norm", "learning_rate"]
+        names += statistic_names(self._config.loss) if data.train else []
+        names += ["teacher_distance"] if data.teacher_vectors else []
         signature = dict.fromkeys(names, tf.float32)
         return tf.map_fn(one_step, tf.range(count), fn_output_signature=signature, parallel_iterations=1)
 
 
 def batch_size_per_replica(config: TrainingConfig, strategy: tf.distribute.Strategy) -> int:
     """Queries of one replica."""
+    return per_replica("training.batch_size", config.batch_size, strategy)
+
+
+def per_replica(setting: str, size: int, strategy: tf.distribute.Strategy) -> int:
+    """One replica's part of what a setting says of the global batch."""
     replicas = strategy.num_replicas_in_sync
-    if config.batch_size % replicas:
-        raise InputError(
-            f"`training.batch_size` must be a multiple of the {replicas} devices. "
-            f"Received: {config.batch_size}."
-        )
-    return config.batch_size // replicas
+    if size % replicas:
+        raise InputError(f"`{setting}` must be a multiple of the {replicas} devices. Received: {size}.")
+    return size // replicas
+
+
+def _parts(batch: StepBatch) -> tuple[Batch | None, TaughtTexts | None]:
+    if isinstance(batch, MixedBatch):
+        return batch.examples, batch.taught
+    return (None, batch) if isinstance(batch, TaughtTexts) else (batch, None)
+
+
+def _add_shares(first: Share, second: Share) -> Share:
+    metrics = {**first[0], **second[0]}
+    for name in ("loss", "tokens"):
+        metrics[name] = first[0][name] + second[0][name]
+    return metrics, [add(*pair) for pair in zip(first[1], second[1], strict=True)]
+
+
+def _count_tokens(*ids: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tf.add_n([tf.math.count_nonzero(part) for part in ids]), tf.float32)
 
 
 def _chunk_count(config: RunConfig, strategy: tf.distribute.Strategy) -> int:

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import math
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -20,14 +21,15 @@ from xtr_tf.errors import InputError
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.folder import load_encoder, save_encoder
 from xtr_tf.model.tokenizer import Tokenizer
-from xtr_tf.training.data.batches import batch_dataset
+from xtr_tf.training.data.batches import MixedBatch, batch_dataset, taught_dataset
 from xtr_tf.training.data.sampling import TrainingData
+from xtr_tf.training.data.teacher_vectors import TaughtStream
 from xtr_tf.training.data.tokenized import TokenizedData
 from xtr_tf.training.dev_evaluation import DevEvaluation, Encode
 from xtr_tf.training.optimizers import make_optimizer
 from xtr_tf.training.progress import InterruptionFlag, TrainingInterruptedError, TrainingProgress
 from xtr_tf.training.run_folder import CheckpointStore, RunRecord
-from xtr_tf.training.step import TrainingStep, batch_size_per_replica
+from xtr_tf.training.step import TrainingStep, batch_size_per_replica, per_replica
 from xtr_tf.training.strategy import is_chief, make_strategy
 
 
@@ -63,7 +65,7 @@ def train(config: RunConfig) -> Path:
     with strategy.scope():
         encoder, tokenizer = initial_encoder(config)
         optimizer = make_optimizer(settings, encoder.trainable_variables)
-    data = _open_data(config, tokenizer)
+    data = _open_data(config, tokenizer, encoder.config.projection_dim)
     dev = DevEvaluation(config.data, tokenizer, settings.dev_k_prime) if chief else None
 
     # Resume: everything that an update changes is in these variables.
@@ -142,7 +144,22 @@ def initial_encoder(config: RunConfig) -> tuple[Encoder, Tokenizer]:
     return encoder, tokenizer
 
 
-def _open_data(config: RunConfig, tokenizer: Tokenizer) -> TrainingData | TokenizedData:
+class _Data(NamedTuple):
+    """What a run learns from; one of them may be missing."""
+
+    examples: TrainingData | TokenizedData | None
+    taught: TaughtStream | None
+
+
+def _open_data(config: RunConfig, tokenizer: Tokenizer, dim: int) -> _Data:
+    data, seed = config.data, config.training.seed
+    if not data.teacher_vectors:
+        return _Data(_open_examples(config, tokenizer), None)
+    taught = TaughtStream(data.teacher_vectors, data.language_temperature, seed, dim)
+    return _Data(_open_examples(config, tokenizer) if data.train else None, taught)
+
+
+def _open_examples(config: RunConfig, tokenizer: Tokenizer) -> TrainingData | TokenizedData:
     if any(source.format == "tokenized" for source in config.data.train):
         return TokenizedData(config.data, tokenizer.config, config.training.seed)
     return TrainingData(config.data, config.training.seed)
@@ -151,12 +168,13 @@ def _open_data(config: RunConfig, tokenizer: Tokenizer) -> TrainingData | Tokeni
 def _distributed_batches(
     config: RunConfig,
     strategy: tf.distribute.Strategy,
-    data: TrainingData | TokenizedData,
+    data: _Data,
     tokenizer: Tokenizer,
     steps: range,
 ) -> tf.data.Dataset:
     """Each host reads the part of the global batch that its own devices train on."""
     batch_size = batch_size_per_replica(config.training, strategy)
+    text_count = per_replica("data.teacher_texts", config.data.teacher_texts, strategy)
     device_count = strategy.num_replicas_in_sync
     is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
     static = device_count > 1 or config.training.jit_compile or is_tpu
@@ -164,15 +182,12 @@ def _distributed_batches(
     def host_batches(context: tf.distribute.InputContext) -> tf.data.Dataset:
         local = device_count // context.num_input_pipelines
         first = context.input_pipeline_id * local
-        return batch_dataset(
-            data,
-            tokenizer,
-            batch_size,
-            steps,
-            devices=range(first, first + local),
-            device_count=device_count,
-            static_shapes=static,
-        )
+        place = (steps, range(first, first + local), device_count, static)
+        examples = data.examples and batch_dataset(data.examples, tokenizer, batch_size, *place)
+        taught = data.taught and taught_dataset(data.taught, tokenizer, text_count, *place)
+        if examples and taught:
+            return tf.data.Dataset.zip((examples, taught)).map(MixedBatch)
+        return examples or taught
 
     return strategy.distribute_datasets_from_function(host_batches)
 
@@ -198,15 +213,14 @@ def _steps_to_next_event(config: RunConfig, done: int) -> int:
     return min(settings.steps_per_loop, settings.steps - done, *until)
 
 
-def _stop_unless_finite(
-    config: RunConfig, data: TrainingData | TokenizedData, record: RunRecord, step: int, loss: float
-) -> None:
+def _stop_unless_finite(config: RunConfig, data: _Data, record: RunRecord, step: int, loss: float) -> None:
     """Ends the run at a loss that is not a number, noting which examples gave it."""
     if np.isfinite(loss):
         return
     batch_size = config.training.batch_size
     first = (step - 1) * batch_size
-    ids = [data.example_id(position) for position in range(first, first + batch_size)]
+    positions = range(first, first + batch_size)
+    ids = [data.examples.example_id(position) for position in positions] if data.examples else []
     path = record.save_failed_batch(json.dumps({"step": step, "examples": ids}, ensure_ascii=False, indent=1))
     raise InputError(
         f"The loss of step {step} is not a number; its examples are in {path}. Lower the learning rate or "

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from xtr_tf.model.tokenizer import Tokenizer
 from xtr_tf.training.data.sampling import TextBatch, TrainingData
+from xtr_tf.training.data.teacher_vectors import TaughtStream
 
 # Without static shapes, rows are cut to a multiple of this: few shapes, and whole vector registers.
 _LENGTH_MULTIPLE = 16
@@ -36,6 +37,25 @@ class Batch(NamedTuple):
     positive_keys: tf.Tensor | np.ndarray
     document_keys: tf.Tensor | np.ndarray
     teacher_scores: tf.Tensor | np.ndarray
+
+
+class TaughtTexts(NamedTuple):
+    """Texts whose tokens are to point where a teacher's do, `T` of them for one device and step.
+
+    Attributes:
+        ids: `[T, m]` int32.
+        targets: `[T, m, dim]` float32 of unit length, zero where there is no target.
+    """
+
+    ids: tf.Tensor
+    targets: tf.Tensor
+
+
+class MixedBatch(NamedTuple):
+    """Examples and taught texts of one step."""
+
+    examples: Batch
+    taught: TaughtTexts
 
 
 class BatchSource(Protocol):
@@ -105,6 +125,58 @@ def batch_dataset(
         if static_shapes:
             return ids
         return ids._replace(query_ids=_cut(ids.query_ids), document_ids=_cut(ids.document_ids))
+
+    runs = tf.data.Dataset.range(len(steps) * len(devices))
+    return runs.map(batch, num_parallel_calls=2, deterministic=True).prefetch(4)
+
+
+def taught_dataset(
+    stream: TaughtStream,
+    tokenizer: Tokenizer,
+    batch_size: int,
+    steps: range,
+    devices: range = range(1),
+    device_count: int = 1,
+    static_shapes: bool = True,
+) -> tf.data.Dataset:
+    """The taught texts of one host's devices, in the order of `batch_dataset`.
+
+    Args:
+        stream: The texts and their targets.
+        tokenizer: Turns texts into ids.
+        batch_size: Texts of one device.
+        steps: As for `batch_dataset`.
+        devices: Likewise.
+        device_count: Likewise.
+        static_shapes: Likewise.
+
+    Returns:
+        A deterministic dataset of `TaughtTexts`.
+    """
+    length = tokenizer.config.document_length
+
+    def position(run: np.ndarray) -> int:
+        step, device = divmod(int(run), len(devices))
+        return (steps[step] * device_count + devices[device]) * batch_size
+
+    def read(run: np.ndarray) -> np.ndarray:
+        return np.array([text.encode() for text in stream.texts(position(run), batch_size)], object)
+
+    def align(run: np.ndarray, starts: np.ndarray, limits: np.ndarray) -> np.ndarray:
+        return stream.targets(position(run), starts, limits)
+
+    def batch(run: tf.Tensor) -> TaughtTexts:
+        (texts,) = tf.numpy_function(read, [run], [tf.string], stateful=False)
+        spans = tokenizer.with_offsets(tf.ensure_shape(texts, [batch_size]), length)
+        ids, starts, limits = (
+            part.to_tensor(shape=[batch_size, length])
+            for part in (spans.ids, spans.character_starts, spans.character_limits)
+        )
+        if not static_shapes:
+            ids = _cut(ids)
+            starts, limits = (part[:, : tf.shape(ids)[1]] for part in (starts, limits))
+        (targets,) = tf.numpy_function(align, [run, starts, limits], [tf.float32], stateful=False)
+        return TaughtTexts(ids, tf.ensure_shape(targets, [*ids.shape, stream.dim]))
 
     runs = tf.data.Dataset.range(len(steps) * len(devices))
     return runs.map(batch, num_parallel_calls=2, deterministic=True).prefetch(4)

@@ -1,4 +1,4 @@
-"""What is minimised: cross entropy over a batch's documents, and divergence from a teacher.
+"""What is minimised: cross entropy over a batch's documents, and distance from a teacher's scores or vectors.
 
 Also which documents are left out as false negatives. Knows nothing of how documents were scored.
 """
@@ -46,6 +46,21 @@ def distillation_divergence(
     student = tf.nn.log_softmax(tf.where(given, scores / temperature, lowest))
     terms = tf.where(given, tf.exp(teacher) * (teacher - student), 0.0)
     return tf.reduce_sum(terms, axis=-1)
+
+
+def vector_distances(vectors: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    """How far tokens point away from where a teacher's do: the mean of `1 - cosine`.
+
+    Args:
+        vectors: `[T, m, dim]` of unit length.
+        targets: `[T, m, dim]` of unit length, zero at tokens that do not count.
+
+    Returns:
+        A scalar, 0 if no token counts.
+    """
+    counted = tf.cast(tf.reduce_any(targets != 0, axis=-1), tf.float32)
+    cosines = tf.reduce_sum(vectors * targets, axis=-1)
+    return tf.math.divide_no_nan(tf.reduce_sum((1 - cosines) * counted), tf.reduce_sum(counted))
 
 
 def false_negatives(positive_keys: tf.Tensor, document_keys: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:

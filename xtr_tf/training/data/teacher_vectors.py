@@ -1,0 +1,191 @@
+"""A teacher's token vectors on disk, and how they become targets of an encoder's own tokens.
+
+A store is a folder of four files, which any environment that has NumPy can write:
+
+- `texts.jsonl`: one `{"text": …, "language": …}` per text; the language may be left out.
+- `offsets.npy`: `[texts + 1]` int64; the teacher's tokens of text `t` are `offsets[t]` to `offsets[t + 1]`.
+- `spans.npy`: `[tokens, 2]` int32, the first character of each token in its text and the one after its last.
+- `vectors.npy`: `[tokens, dim]` floats or int8. Only directions count: int8 may be scaled row by row.
+
+The teacher and the encoder cut a text differently. A token's target is the mean direction of the teacher's
+tokens that share characters with it, each counted by how many. A text need not be the one the teacher read:
+a translation may carry the vectors of the words it is aligned with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from xtr_tf.collections.document import LANGUAGE_FIELDS, UNKNOWN_LANGUAGE, text_field
+from xtr_tf.collections.lines import LineFile, parse_object
+from xtr_tf.errors import InputError
+from xtr_tf.training.data.sampling import Sampler
+
+_TEXTS, _OFFSETS, _SPANS, _VECTORS = "texts.jsonl", "offsets.npy", "spans.npy", "vectors.npy"
+
+
+class TeacherTokens(NamedTuple):
+    """What a teacher made of a text.
+
+    Attributes:
+        spans: `[tokens, 2]` int32, characters.
+        vectors: `[tokens, dim]`, of any length.
+    """
+
+    spans: np.ndarray
+    vectors: np.ndarray
+
+
+class TeacherVectors:
+    """One store, memory-mapped.
+
+    Args:
+        directory: The store's folder.
+
+    Raises:
+        InputError: A file is missing, or they do not fit together.
+
+    Attributes:
+        dim: Width of a vector.
+        languages: `[texts]` strings.
+    """
+
+    def __init__(self, directory: str | Path) -> None:
+        self._directory = Path(directory)
+        for name in (_TEXTS, _OFFSETS, _SPANS, _VECTORS):
+            if not (self._directory / name).is_file():
+                raise InputError(
+                    f"A store of a teacher's vectors has {_TEXTS}, {_OFFSETS}, {_SPANS} and {_VECTORS}; set "
+                    f"`data.teacher_vectors` to one. Received: {str(directory)!r}, which has no {name}."
+                )
+        self._lines = LineFile(self._directory / _TEXTS)
+        self._offsets, self._spans, self._vectors = (
+            np.load(self._directory / name, mmap_mode="r") for name in (_OFFSETS, _SPANS, _VECTORS)
+        )
+        self._check_shapes()
+        self.dim = int(self._vectors.shape[1])
+        self.languages = np.array(
+            [self._field(i, LANGUAGE_FIELDS) or UNKNOWN_LANGUAGE for i in range(len(self))]
+        )
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def text(self, index: int) -> str:
+        """The text at `index`, from 0."""
+        return self._field(index, ("text",))
+
+    def tokens(self, index: int) -> TeacherTokens:
+        """The teacher's tokens of that text."""
+        rows = slice(int(self._offsets[index]), int(self._offsets[index + 1]))
+        return TeacherTokens(self._spans[rows], self._vectors[rows])
+
+    def _field(self, index: int, names: tuple[str, ...]) -> str:
+        try:
+            return text_field(parse_object(self._lines[index]), names)
+        except ValueError as error:
+            raise InputError(
+                f"Every line of {_TEXTS} is an object with a text. "
+                f"Received: line {index + 1} of {str(self._directory / _TEXTS)!r}, where {error}."
+            ) from error
+
+    def _check_shapes(self) -> None:
+        offsets, spans, vectors = self._offsets, self._spans, self._vectors
+        tokens = len(vectors)
+        fits = (
+            (offsets.ndim, spans.ndim, vectors.ndim) == (1, 2, 2)
+            and spans.shape == (tokens, 2)
+            and len(self._lines) + 1 == len(offsets)
+            and (offsets[0], offsets[-1]) == (0, tokens)
+            and bool((np.diff(offsets) >= 0).all())
+        )
+        if not fits:
+            raise InputError(
+                "The files of a store of a teacher's vectors must fit together: one more offset than texts, "
+                f"and a span and a vector per token. Received: {len(self._lines)} texts, offsets "
+                f"{list(offsets.shape)}, spans {list(spans.shape)} and vectors {list(vectors.shape)} in "
+                f"{str(self._directory)!r}."
+            )
+
+
+class TaughtStream:
+    """The texts of some stores as one endless, reproducible stream, mixed by language as examples are.
+
+    Args:
+        directories: The stores' folders.
+        language_temperature: As in `DataConfig`.
+        seed: Of shuffling.
+        dim: Width of the encoder's vectors, which must be that of the stores.
+    """
+
+    def __init__(self, directories: Sequence[str], language_temperature: float, seed: int, dim: int) -> None:
+        self._stores = [TeacherVectors(directory) for directory in directories]
+        for store, directory in zip(self._stores, directories, strict=True):
+            if store.dim != dim:
+                raise InputError(
+                    f"A teacher's vectors must be as wide as the encoder's, {dim}; project them. "
+                    f"Received: {store.dim} in {directory!r}."
+                )
+        self._ends = np.cumsum([len(store) for store in self._stores])
+        if not self._ends[-1]:
+            raise InputError(f"The stores of `data.teacher_vectors` have no texts. Received: {directories}.")
+        languages = np.concatenate([store.languages for store in self._stores])
+        self._sampler = Sampler(languages, language_temperature, seed)
+        self.dim = dim
+
+    def texts(self, position: int, size: int) -> list[str]:
+        """The `size` texts from a position of the stream on."""
+        return [store.text(index) for store, index in self._visited(position, size)]
+
+    def targets(self, position: int, starts: np.ndarray, limits: np.ndarray) -> np.ndarray:
+        """Targets of the tokens of those texts.
+
+        Args:
+            position: As for `texts`.
+            starts: `[size, length]` int, the first character of each of the encoder's tokens.
+            limits: `[size, length]` int, the character after its last; padding is empty.
+
+        Returns:
+            `[size, length, dim]` float32 of unit length, zero where the teacher has nothing to say.
+        """
+        return np.stack(
+            [
+                align(store.tokens(index), starts[row], limits[row])
+                for row, (store, index) in enumerate(self._visited(position, len(starts)))
+            ]
+        )
+
+    def _visited(self, position: int, size: int) -> list[tuple[TeacherVectors, int]]:
+        visited = []
+        for index in (self._sampler(p)[0] for p in range(position, position + size)):
+            number = int(np.searchsorted(self._ends, index, side="right"))
+            store = self._stores[number]
+            visited.append((store, index - int(self._ends[number]) + len(store)))
+        return visited
+
+
+def align(teacher: TeacherTokens, starts: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """The mean direction of the teacher's tokens that share characters with each token.
+
+    Args:
+        teacher: Its tokens of the text.
+        starts: `[length]` int, the first character of each token.
+        limits: `[length]` int, the character after its last.
+
+    Returns:
+        `[length, dim]` float32 of unit length, zero for a token that shares no character with any.
+    """
+    first, last = teacher.spans[:, 0], teacher.spans[:, 1]
+    shared = np.minimum(limits[:, None], last[None]) - np.maximum(starts[:, None], first[None])
+    return unit(np.maximum(shared, 0).astype(np.float32) @ unit(teacher.vectors))
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Rows of unit length, float32; zero stays zero."""
+    vectors = vectors.astype(np.float32)
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.where(lengths > 0, lengths, 1)
