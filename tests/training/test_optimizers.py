@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import keras
@@ -11,7 +12,7 @@ import tensorflow as tf
 
 from xtr_tf.config.training import TrainingConfig
 from xtr_tf.training.gradients import combine_duplicates, scale
-from xtr_tf.training.optimizers import Adafactor, InverseSquareRoot, make_optimizer, make_schedule
+from xtr_tf.training.optimizers import Adafactor, InverseSquareRoot, LinearEnd, make_optimizer, make_schedule
 
 SHAPES = [(160, 130), (40,), (3,)]
 
@@ -117,3 +118,19 @@ def test_the_learning_rate_rises_and_then_stays_or_falls():
     assert rate(falling, 39) == pytest.approx(0.05)
     assert rate(TrainingConfig(warmup_steps=0), 0) == pytest.approx(1e-3)
     assert rate(TrainingConfig(warmup_steps=0, schedule="inverse_sqrt"), 3) == pytest.approx(5e-4)
+
+
+@pytest.mark.parametrize("schedule", ["constant", "inverse_sqrt"])
+@pytest.mark.parametrize("warmup_steps", [0, 10])
+def test_the_last_steps_bring_the_rate_down_to_nothing(schedule, warmup_steps):
+    endless = TrainingConfig(learning_rate=0.1, warmup_steps=warmup_steps, schedule=schedule, steps=100)
+    ending = dataclasses.replace(endless, decay_steps=20)
+    for step, share in ((0, 1), (50, 1), (80, 1), (90, 0.5), (99, 0.05), (100, 0), (120, 0)):
+        assert rate(ending, step) == pytest.approx(share * rate(endless, step))
+
+
+@pytest.mark.parametrize("inner", [0.5, InverseSquareRoot(0.5, 3)])
+def test_an_ending_schedule_comes_back_from_its_configuration(inner):
+    schedule = LinearEnd(inner, 50, 10)
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(schedule))
+    assert [float(again(step)) for step in (1, 45)] == [float(schedule(step)) for step in (1, 45)]

@@ -123,6 +123,7 @@ class TrainingConfig:
         learning_rate: After the warm-up.
         schedule: `constant`, or `inverse_sqrt` (falling with the root of the step).
         warmup_steps: Steps over which the learning rate rises linearly from 0.
+        decay_steps: Last steps of the run, over which it falls linearly to 0, whatever the schedule.
         weight_decay: Of AdamW.
         gradient_clip: Largest global norm of the gradient; 0 leaves it as it is.
         checkpoint_every: Steps between checkpoints.
@@ -147,6 +148,7 @@ class TrainingConfig:
     learning_rate: float = 1e-3
     schedule: Literal["constant", "inverse_sqrt"] = "constant"
     warmup_steps: int = 1_000
+    decay_steps: int = 0
     weight_decay: float = 0.0
     gradient_clip: float = 0.0
     checkpoint_every: int = 1_000
@@ -168,7 +170,7 @@ class TrainingConfig:
             "log_every",
         ):
             require(getattr(self, name) >= 1, f"`training.{name}` must be positive.", getattr(self, name))
-        for name in ("gradient_cache_chunk", "warmup_steps", "weight_decay", "gradient_clip"):
+        for name in ("gradient_cache_chunk", "warmup_steps", "decay_steps", "weight_decay", "gradient_clip"):
             require(getattr(self, name) >= 0, f"`training.{name}` must not be negative.", getattr(self, name))
         require(self.learning_rate > 0, "`training.learning_rate` must be positive.", self.learning_rate)
 

@@ -38,7 +38,12 @@ def make_optimizer(config: TrainingConfig, variables: Sequence[keras.Variable]) 
 
 
 def make_schedule(config: TrainingConfig) -> float | keras.optimizers.schedules.LearningRateSchedule:
-    """The learning rate as a function of the updates made so far: a linear rise, then constant or falling."""
+    """The learning rate as a function of the updates made: a rise, then constant or falling, then an end."""
+    schedule = _schedule_without_end(config)
+    return LinearEnd(schedule, config.steps, config.decay_steps) if config.decay_steps else schedule
+
+
+def _schedule_without_end(config: TrainingConfig) -> float | keras.optimizers.schedules.LearningRateSchedule:
     warmup_steps = max(config.warmup_steps, 1)
     if config.schedule == "inverse_sqrt":
         return InverseSquareRoot(config.learning_rate, warmup_steps)
@@ -74,6 +79,46 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
         return {"learning_rate": self.learning_rate, "warmup_steps": self.warmup_steps}
+
+
+@_serializable
+class LinearEnd(keras.optimizers.schedules.LearningRateSchedule):
+    """Any schedule, whose last updates have rates that fall in a line towards 0.
+
+    How far training gets often is not known when it begins: a constant rate can be continued for as long as
+    there is time, and given an end from any checkpoint.
+
+    Args:
+        schedule: The rate without an end, a number or a schedule.
+        steps: Updates of the run.
+        decay_steps: How many of them belong to the end; the last one has `1 / decay_steps` of the rate.
+    """
+
+    def __init__(
+        self,
+        schedule: float | keras.optimizers.schedules.LearningRateSchedule,
+        steps: int,
+        decay_steps: int,
+    ) -> None:
+        super().__init__()
+        self.schedule = schedule
+        self.steps = steps
+        self.decay_steps = decay_steps
+
+    def __call__(self, step: tf.Tensor) -> tf.Tensor:
+        """The rate, a float32 scalar, of the update that follows `step` earlier ones."""
+        rate = self.schedule(step) if callable(self.schedule) else self.schedule
+        left = (self.steps - ops.cast(step, "float32")) / self.decay_steps
+        return rate * ops.clip(left, 0.0, 1.0)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {"schedule": self.schedule, "steps": self.steps, "decay_steps": self.decay_steps}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> LinearEnd:
+        """See `get_config`."""
+        return cls(**config | {"schedule": keras.saving.deserialize_keras_object(config["schedule"])})
 
 
 @_serializable
