@@ -56,12 +56,15 @@ class SourceConfig:
     Attributes:
         path: A file or folder; a pattern with `*` for several files of one set.
         format: How it is laid out; `auto` looks at the path. `tokenized` examples are the TFX pipeline's.
+            `cloze` takes a corpus without questions: a sentence asks for the passage that it was cut out of.
         split: Which queries of a BEIR, MS MARCO or MIRACL folder.
         language: Language of examples that do not name one.
     """
 
     path: str = ""
-    format: Literal["auto", "jsonl", "tsv", "tfrecord", "tokenized", "beir", "ms_marco", "miracl"] = "auto"
+    format: Literal[
+        "auto", "jsonl", "tsv", "tfrecord", "tokenized", "beir", "ms_marco", "miracl", "cloze"
+    ] = "auto"
     split: str = "train"
     language: str = "und"
 

@@ -12,12 +12,15 @@ from xtr_tf.collections.miracl import has_miracl
 from xtr_tf.collections.ms_marco import is_ms_marco
 from xtr_tf.config.training import SourceConfig
 from xtr_tf.errors import InputError
+from xtr_tf.training.data.cloze import ClozeSource
 from xtr_tf.training.data.examples import ExampleSource, FileSource, parse_jsonl, parse_tsv
 from xtr_tf.training.data.judged import FORMATS, JudgedSource, load_judged, with_hard_negatives
 
 
 def open_source(config: SourceConfig, bad_records: BadRecords) -> list[ExampleSource]:
     """Opens training examples; a folder of several languages gives several sources."""
+    if config.format == "cloze":
+        return [ClozeSource(config)]
     format_, paths = _recognise(config)
     if format_ in FORMATS:
         datasets = load_judged(format_, paths[0], config.split, config.language, bad_records)
