@@ -27,6 +27,7 @@ from xtr_tf.training.data.teacher_vectors import TaughtStream
 from xtr_tf.training.dev_evaluation import DevEvaluation
 from xtr_tf.training.losses.objectives import vector_distances
 from xtr_tf.training.progress import InterruptionFlag, TrainingInterruptedError
+from xtr_tf.training.run_folder import RunRecord
 from xtr_tf.training.train import initial_encoder, train
 
 
@@ -237,6 +238,22 @@ def test_another_configuration_does_not_continue_a_run(tiny_run, uninterrupted):
     # The best value so far is comparable with values of the same measure alone.
     with pytest.raises(InputError, match=r"training\.dev_metric, training\.dev_k_prime changed"):
         train(tiny_run(steps=1, dev_metric="MRR@10", dev_k_prime=7))
+
+
+def test_a_run_of_an_earlier_version_continues(base_run, tmp_path):
+    """Its configuration lacks the settings that came later, which then were what their defaults are."""
+    record = RunRecord(tmp_path)
+    record.start(base_run)
+    (record.checkpoints / "step_000000001").mkdir(parents=True)
+    written = yaml.safe_load((tmp_path / "config.yaml").read_text())
+    del written["training"]["schedule"], written["data"]["teacher_vectors"]
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(written))
+    ended = dataclasses.replace(base_run, training=dataclasses.replace(base_run.training, decay_steps=2))
+    record.start(ended)
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(written))
+    changed = dataclasses.replace(base_run.training, schedule="inverse_sqrt")
+    with pytest.raises(InputError, match=r"training\.schedule changed"):
+        record.start(dataclasses.replace(base_run, training=changed))
 
 
 @pytest.mark.parametrize(

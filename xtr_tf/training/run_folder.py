@@ -21,9 +21,10 @@ from xtr_tf.config.training import RunConfig
 from xtr_tf.errors import InputError
 from xtr_tf.files import atomic_directory, remove_unfinished, write_atomically
 
-# What may change when a run continues, because it does not change the weights of a step.
+# What may change when a run continues: how it ends, and what does not change the weights of a step.
 _FREE = {
     "steps",
+    "decay_steps",
     "distribution",
     "tpu",
     "steps_per_loop",
@@ -86,13 +87,13 @@ class RunRecord:
 
 
 def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Dotted names of the settings that differ and matter."""
-    names = []
+    """Dotted names of the settings that differ and matter; one that was not known then had its default."""
+    names, defaults = [], to_mapping(RunConfig())
     for section, settings in after.items():
         for name, value in settings.items():
             if section == "training" and name in _FREE:
                 continue
-            if before.get(section, {}).get(name) != value:
+            if before.get(section, {}).get(name, defaults[section][name]) != value:
                 names.append(f"{section}.{name}")
     return names
 
