@@ -59,6 +59,8 @@ class SourceConfig:
             `cloze` takes a corpus without questions: a sentence asks for the passage that it was cut out of.
         split: Which queries of a BEIR, MS MARCO or MIRACL folder.
         language: Language of examples that do not name one.
+        teacher_scores: File with a teacher's scores, `query id`, `document id` and `score` between tabs, for
+            sets whose own files have none.
     """
 
     path: str = ""
@@ -67,6 +69,7 @@ class SourceConfig:
     ] = "auto"
     split: str = "train"
     language: str = "und"
+    teacher_scores: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

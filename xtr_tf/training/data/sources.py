@@ -15,10 +15,18 @@ from xtr_tf.errors import InputError
 from xtr_tf.training.data.cloze import ClozeSource
 from xtr_tf.training.data.examples import ExampleSource, FileSource, parse_jsonl, parse_tsv
 from xtr_tf.training.data.judged import FORMATS, JudgedSource, load_judged, with_hard_negatives
+from xtr_tf.training.data.teacher_scores import ScoredSource
 
 
 def open_source(config: SourceConfig, bad_records: BadRecords) -> list[ExampleSource]:
     """Opens training examples; a folder of several languages gives several sources."""
+    sources = _open(config, bad_records)
+    if not config.teacher_scores:
+        return sources
+    return [ScoredSource(source, config.teacher_scores, bad_records) for source in sources]
+
+
+def _open(config: SourceConfig, bad_records: BadRecords) -> list[ExampleSource]:
     if config.format == "cloze":
         return [ClozeSource(config)]
     format_, paths = _recognise(config)
