@@ -11,9 +11,10 @@ from tests.support.numbers import assert_same_ranking, rounding
 from xtr_tf.collections.dataset import Dataset
 from xtr_tf.collections.document import Document
 from xtr_tf.errors import InputError
-from xtr_tf.evaluation.encoded import MAX_TOKENS, CorpusTokens, EncodedQuery, check_size
+from xtr_tf.evaluation.encoded import MAX_TOKENS, CorpusTokens, check_size
 from xtr_tf.evaluation.exact import ExactRetriever, Similarities
 from xtr_tf.evaluation.token_analysis import COMPARED_IMPUTATIONS
+from xtr_tf.vectors.query_encoder import EncodedQuery
 
 DIM = 8
 LONGEST_QUERY = 7

@@ -9,7 +9,7 @@ import pytest
 
 from xtr_tf.collections.dataset import Dataset, Query
 from xtr_tf.collections.document import Document
-from xtr_tf.evaluation.encoded import CorpusTokens, EncodedQuery
+from xtr_tf.evaluation.encoded import CorpusTokens
 from xtr_tf.evaluation.exact import ExactRetriever
 from xtr_tf.evaluation.token_analysis import (
     K_PRIMES,
@@ -20,6 +20,7 @@ from xtr_tf.evaluation.token_analysis import (
     xtr_flops,
 )
 from xtr_tf.evaluation.worked_examples import RANKS, work_examples
+from xtr_tf.vectors.query_encoder import EncodedQuery
 
 
 def test_costs_are_the_papers() -> None:

@@ -1,4 +1,4 @@
-"""Queries and a corpus as an exact evaluation searches them: token vectors in memory.
+"""A corpus as an exact evaluation searches it: token vectors in memory.
 
 Knows nothing of encoders, files or scoring.
 """
@@ -6,27 +6,12 @@ Knows nothing of encoders, files or scoring.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from xtr_tf.collections.document import Document
 from xtr_tf.errors import InputError
-
-
-@dataclasses.dataclass(frozen=True)
-class EncodedQuery:
-    """The tokens of one query.
-
-    Attributes:
-        vectors: `[tokens, dim]` float32; none for a query without text.
-        pieces: `[tokens]` int32 ids of the vocabulary, or None where the encoder does not tell.
-        words: The pieces as strings, empty where the encoder does not tell.
-    """
-
-    vectors: np.ndarray
-    pieces: np.ndarray | None = None
-    words: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,10 +74,3 @@ def check_size(tokens: int, dataset: str) -> None:
             f"The corpus has more than {MAX_TOKENS:,} tokens, too many for exact search in memory; "
             f"build and export an index of it, and evaluate that. Received: {dataset!r}."
         )
-
-
-def batches_by_length(texts: Sequence[str], size: int) -> Iterator[list[int]]:
-    """Yields positions in `texts`, at most `size` at a time, those of similar length together."""
-    order = sorted(range(len(texts)), key=lambda position: len(texts[position]))
-    for start in range(0, len(order), size):
-        yield order[start : start + size]

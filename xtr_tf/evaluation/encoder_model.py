@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from xtr_tf.collections.dataset import Dataset
 from xtr_tf.collections.document import Document
 from xtr_tf.config.retrieval import EncodingConfig
-from xtr_tf.evaluation.encoded import CorpusTokens, EncodedQuery, batches_by_length, check_size
+from xtr_tf.evaluation.encoded import CorpusTokens, check_size
 from xtr_tf.evaluation.evaluator import EvaluationSettings
 from xtr_tf.evaluation.exact import ExactRetriever
 from xtr_tf.evaluation.results import ModelResult
@@ -26,6 +25,7 @@ from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.folder import load_encoder
 from xtr_tf.model.tokenizer import Tokenizer
 from xtr_tf.vectors.document_encoder import DocumentEncoder
+from xtr_tf.vectors.query_encoder import EncodedQuery, QueryEncoder
 
 
 class EncoderModel:
@@ -89,7 +89,6 @@ class EncoderModel:
 
 
 _DOCUMENTS_AT_ONCE = 512
-_QUERIES_AT_ONCE = 256
 
 
 class LoadedEncoder:
@@ -104,15 +103,8 @@ class LoadedEncoder:
     """
 
     def __init__(self, encoder: Encoder, tokenizer: Tokenizer, config: EncodingConfig | None = None) -> None:
-        self._tokenizer = tokenizer
+        self._queries = QueryEncoder(encoder, tokenizer)
         self._documents = DocumentEncoder(encoder, tokenizer, config or EncodingConfig())
-
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-        def encode(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
-            ids = tokenizer.ragged(texts, tokenizer.config.query_length)
-            return ids, encoder(ids.to_tensor(tokenizer.pad_id))
-
-        self._encode = encode
 
     @classmethod
     def load(cls, directory: str | Path) -> LoadedEncoder:
@@ -121,18 +113,7 @@ class LoadedEncoder:
 
     def encode_queries(self, texts: Sequence[str]) -> list[EncodedQuery]:
         """The tokens of each query, in order."""
-        encoded: dict[int, EncodedQuery] = {}
-        for batch in batches_by_length(texts, _QUERIES_AT_ONCE):
-            ids, vectors = self._encode(tf.constant([texts[position].encode() for position in batch]))
-            words = ids.with_values(self._tokenizer.pieces(ids.values)).to_list()
-            for row, (position, pieces) in enumerate(zip(batch, ids.to_list(), strict=True)):
-                length = len(pieces) if len(pieces) > 1 else 0
-                encoded[position] = EncodedQuery(
-                    vectors[row, :length].numpy(),
-                    np.array(pieces[:length], np.int32),
-                    tuple(word.decode() for word in words[row][:length]),
-                )
-        return [encoded[position] for position in range(len(texts))]
+        return self._queries.encode(texts)
 
     def encode_documents(self, documents: Sequence[Document], dataset: str) -> CorpusTokens:
         """The tokens of a corpus, in order."""

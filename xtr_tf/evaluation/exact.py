@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xtr_tf.evaluation.encoded import CorpusTokens, EncodedQuery
+from xtr_tf.evaluation.encoded import CorpusTokens
 from xtr_tf.scoring.reference import Ranking, colbert_scores, rank_documents, xtr_scores
+from xtr_tf.vectors.query_encoder import EncodedQuery
 
 # Similarities held at once: 256 MiB.
 _MAX_SIMILARITIES = 1 << 26

@@ -15,7 +15,7 @@ import numpy as np
 from xtr_tf.collections.dataset import Dataset, Query
 from xtr_tf.collections.document import Document
 from xtr_tf.errors import InputError
-from xtr_tf.evaluation.encoded import CorpusTokens, EncodedQuery, batches_by_length, check_size
+from xtr_tf.evaluation.encoded import CorpusTokens, check_size
 from xtr_tf.evaluation.evaluator import EvaluationSettings
 from xtr_tf.evaluation.exact import ExactRetriever
 from xtr_tf.evaluation.metrics import measure, metrics_for
@@ -23,6 +23,7 @@ from xtr_tf.evaluation.results import ExactCheck, ModelResult
 from xtr_tf.evaluation.run import Run
 from xtr_tf.retriever.versions import latest_version
 from xtr_tf.runtime.saved_model_session import SavedModelSession
+from xtr_tf.vectors.query_encoder import EncodedQuery, batches_by_length
 
 # Beyond this, encoding a corpus for the exact search takes longer than anyone would wait for it.
 _MOST_DOCUMENTS = 50_000

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from xtr_tf.collections.dataset import Dataset
-from xtr_tf.evaluation.encoded import EncodedQuery
 from xtr_tf.evaluation.exact import ExactRetriever, QueryBlock, empty_ranking, fill_ranking
 from xtr_tf.evaluation.metrics import measure
 from xtr_tf.evaluation.run import Run
+from xtr_tf.vectors.query_encoder import EncodedQuery
 
 #: Values of k' that are compared, as far as the corpus is large enough to tell them apart.
 K_PRIMES = (10, 30, 100, 300, 1_000, 3_000, 10_000, 40_000)

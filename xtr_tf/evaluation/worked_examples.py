@@ -9,8 +9,8 @@ import dataclasses
 from collections.abc import Sequence
 
 from xtr_tf.collections.dataset import Dataset, Query
-from xtr_tf.evaluation.encoded import EncodedQuery
 from xtr_tf.evaluation.exact import ExactRetriever, Similarities
+from xtr_tf.vectors.query_encoder import EncodedQuery
 
 RANKS = (1, 2, 5, 50, 100)
 _CONTEXT_CHARACTERS = 70

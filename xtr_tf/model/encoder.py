@@ -6,6 +6,7 @@ Knows ids and vectors. Text belongs to the tokenizer, other people's weight form
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -148,6 +149,18 @@ class Encoder(keras.Model):
         for block, block_seed in zip(self.blocks, block_seeds, strict=True):
             hidden = self._run_block(block, hidden, bias, block_seed, training)
         return dropout(self.encoder_norm(hidden), self.config.dropout, outer_seed, site=1)
+
+    @functools.cached_property
+    def inference(self) -> Any:
+        """Vectors and mask of `[batch, length]` int32 ids of any size, as a `tf.function`.
+
+        There is one for whoever encodes with this encoder, documents or queries, so that its graph is built
+        once.
+        """
+        return tf.function(
+            lambda ids: (self(ids), self.mask(ids)),
+            input_signature=[tf.TensorSpec([None, None], tf.int32)],
+        )
 
     def compute_output_shape(self, ids_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
         """`[batch, length]` to `[batch, length, projection_dim]`."""

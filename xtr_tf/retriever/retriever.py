@@ -93,10 +93,7 @@ class Retriever(tf.Module):
         # Serving does not find. So its variables are tracked here, and the object itself only closed over.
         self.encoder_variables = [variable.value for variable in encoder.variables]
         # One function for all signatures, so that the graph holds the encoder once.
-        self._encode = tf.function(
-            lambda ids: (encoder(ids), encoder.mask(ids)),
-            input_signature=[tf.TensorSpec([None, None], tf.int32)],
-        )
+        self._encode = encoder.inference
 
     def query_ids(self, queries: tf.Tensor) -> tf.RaggedTensor:
         """Piece ids of `[batch]` strings, cut to the longest query: `[batch, (tokens)]` int32."""

@@ -47,14 +47,13 @@ class DocumentEncoder:
         self._pruning = Pruning(self.config, tokenizer)
 
         @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
-        def encode(ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            if not self._pruning.needs_norms:
-                return encoder(ids), tf.zeros(tf.shape(ids))
+        def encode_with_norms(ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             projected = encoder.projection(encoder.hidden_states(ids))
             vectors, norms = tf.linalg.normalize(tf.cast(projected, tf.float32), axis=-1)
             return vectors, norms[:, :, 0]
 
-        self._encode_ids = encode
+        # Vectors, and norms where they decide what is pruned.
+        self._encode_ids = encode_with_norms if self._pruning.needs_norms else encoder.inference
 
     @classmethod
     def load(cls, model: str | Path, config: EncodingConfig) -> DocumentEncoder:
