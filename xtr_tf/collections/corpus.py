@@ -10,7 +10,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from xtr_tf.collections.bad_records import OnBadRecord, ignore
 from xtr_tf.collections.compression import COMPRESSIONS, find_file, uncompressed_suffix
@@ -21,6 +21,27 @@ from xtr_tf.errors import InputError
 # What the corpus is called in a folder that holds queries and judgements as well: BEIR's name for
 # it, and that of MS MARCO and LoTTE.
 _NAMES = ("corpus.jsonl", "collection.tsv")
+
+
+class Corpus(Protocol):
+    """Documents in one fixed order, and what was left out of them; a `CorpusReader`, or `GivenDocuments`.
+
+    Attributes:
+        skipped: Records left out so far, by reason.
+        first_skipped: Where the first one of each reason stands.
+    """
+
+    @property
+    def skipped(self) -> Mapping[str, int]:
+        """Records left out so far, by reason."""
+        ...
+
+    @property
+    def first_skipped(self) -> Mapping[str, str]:
+        """Where the first one of each reason stands."""
+        ...
+
+    def __iter__(self) -> Iterator[Document]: ...
 
 
 class CorpusReader:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from xtr_tf.collections.corpus import Corpus
 from xtr_tf.config.retrieval import EncodingConfig
 from xtr_tf.errors import InputError
 from xtr_tf.index.folder import TokenIndex
@@ -61,7 +62,7 @@ def refresh_index(
     out: str | Path,
     vectors_out: str | Path,
     *,
-    add: str | Path | None = None,
+    add: str | Path | Corpus | None = None,
     delete: Collection[str] = (),
     model: str | Path | None = None,
     language: str | None = None,
@@ -74,7 +75,7 @@ def refresh_index(
         vectors: The token vectors it was built from.
         out: Directory of the new index.
         vectors_out: Directory of its token vectors.
-        add: New and changed documents: a corpus, or a directory of token vectors.
+        add: New and changed documents: a corpus' path, documents, or a directory of token vectors.
         delete: Ids of documents to leave out.
         model: The encoder, to encode a corpus with.
         language: Of documents of that corpus that do not name one; as for the last version if None.
@@ -121,7 +122,7 @@ def refresh_index(
 
 def _added(
     base: TokenVectors,
-    add: str | Path | None,
+    add: str | Path | Corpus | None,
     model: str | Path | None,
     language: str | None,
     work: Path,
@@ -130,12 +131,12 @@ def _added(
     """The documents to add as vectors, and how many of them had to be encoded."""
     if add is None:
         return None, 0
-    if (Path(add) / MANIFEST_FILE).is_file():
+    if isinstance(add, str | Path) and (Path(add) / MANIFEST_FILE).is_file():
         return TokenVectors.open(add), 0
     if model is None:
         raise InputError(
             "A corpus to add must be encoded: name the index's encoder, or add token vectors. "
-            f"Received: {str(add)!r} without a model."
+            f"Received: {add!s:.60} without a model."
         )
     check_encoder(base.encoder_fingerprint, read_manifest(Path(model)).fingerprint)
     report = encode_corpus(

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from xtr_tf.collections.corpus import CorpusReader
+from xtr_tf.collections.corpus import Corpus, CorpusReader
 from xtr_tf.collections.document import UNKNOWN_LANGUAGE
 from xtr_tf.config.retrieval import EncodingConfig
 from xtr_tf.errors import InputError
@@ -51,7 +51,7 @@ class EncodingReport:
 
 
 def encode_corpus(
-    corpus: str | Path,
+    corpus: str | Path | Corpus,
     model: str | Path,
     out: str | Path,
     config: EncodingConfig | None = None,
@@ -68,11 +68,11 @@ def encode_corpus(
     same documents, encoder and settings are kept.
 
     Args:
-        corpus: What `CorpusReader` reads.
+        corpus: A path that `CorpusReader` reads, or documents; they are read once.
         model: An encoder's directory.
         out: The directory to write; new, empty, or of an unfinished job.
         config: How to split, store and prune.
-        language: Of documents that do not name one.
+        language: Of documents of a path that do not name one.
         shard_characters: Text of a shard, which is the unit of work.
         reuse: An earlier directory; vectors of texts that have not changed are copied from it.
         runner: What runs the shards: `run_locally`, or a `BeamRunner`.
@@ -85,7 +85,7 @@ def encode_corpus(
     config = (config or EncodingConfig()).resolved(encoder.tokenizer.document_length)
     settings = config.vector_settings()
     earlier = Reuse(Path(reuse), encoder.fingerprint, settings) if reuse else None
-    reader = CorpusReader(corpus, language)
+    reader = CorpusReader(corpus, language) if isinstance(corpus, str | Path) else corpus
     job = EncodingJob(str(model), str(out), str(reuse or ""), config)
     with _claimed(Path(out)) as directory:
         identity = {"encoder": encoder.fingerprint, "keep_text": config.keep_text, **settings}

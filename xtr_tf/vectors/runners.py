@@ -28,6 +28,14 @@ Runner = Callable[[Any, Sequence[Any]], None]
 
 def run_locally(task: ShardTask, shards: Sequence[Any]) -> None:
     """Finishes the shards in order."""
-    loaded = task.load()
-    for shard in shards:
-        task.run(shard, loaded)
+    run_with(task.load())(task, shards)
+
+
+def run_with(loaded: Any) -> Runner:
+    """A runner that finishes the shards in order with what is loaded already, such as a user's model."""
+
+    def run(task: ShardTask, shards: Sequence[Any]) -> None:
+        for shard in shards:
+            task.run(shard, loaded)
+
+    return run

@@ -1,0 +1,155 @@
+"""Documents that are given as Python objects: strings, mappings, `Document`s, or a table's rows.
+
+What a file's reader leaves out and counts is refused here: whoever gives objects can be asked to fix them.
+Knows nothing of files, and of tables only how their rows are had.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from xtr_tf.collections.corpus import Corpus, CorpusReader
+from xtr_tf.collections.document import UNKNOWN_LANGUAGE, Document
+from xtr_tf.errors import InputError
+
+#: What can be indexed: a corpus' path, or documents as strings, mappings, `Document`s, or a data frame.
+Documents = str | Path | Iterable[str | Mapping[str, Any] | Document] | Any
+
+
+def open_documents(
+    documents: Documents,
+    language: str = UNKNOWN_LANGUAGE,
+    new_id: Callable[[], str] | None = None,
+) -> Corpus:
+    """Makes a corpus of whatever a user calls documents.
+
+    Args:
+        documents: The path of a corpus as `CorpusReader` reads it; or strings, mappings with the fields of
+            `Document.from_fields`, or `Document`s, in any iterable; or a data frame of pandas or polars.
+        language: Of documents that do not name one.
+        new_id: Gives an id to a document that has none; by default its position.
+
+    Raises:
+        InputError: It is none of these. What is wrong with a single document is told when it is read.
+    """
+    if isinstance(documents, str | Path):
+        if isinstance(documents, str) and not Path(documents).exists():
+            raise InputError(
+                "A single string is the path of a corpus; give texts as a list. "
+                f"Received: {documents!r:.60}, which does not exist."
+            )
+        return CorpusReader(documents, language)
+    if isinstance(documents, Mapping | Document | bytes):
+        raise InputError(
+            f"Documents are given in a list, also a single one. Received: {type(documents).__name__}."
+        )
+    return GivenDocuments(_rows(documents), language, new_id)
+
+
+class GivenDocuments:
+    """Documents in an iterable, which is read once.
+
+    Args:
+        values: Strings, mappings or `Document`s.
+        language: Of documents that do not name one.
+        new_id: Gives an id to a document that has none; by default its position.
+
+    Attributes:
+        skipped: Always empty, as `first_skipped` is; nothing is left out here.
+        first_skipped: As a `CorpusReader` has it.
+
+    Raises:
+        InputError: While iterating: a value is no document or has no text, an id comes twice, the iterable
+            itself fails, or there was nothing in it.
+
+    Example:
+        >>> [document.id for document in GivenDocuments(["The Nile.", {"id": "k2", "text": "A mountain."}])]
+        ['0', 'k2']
+    """
+
+    def __init__(
+        self, values: Iterable[Any], language: str = UNKNOWN_LANGUAGE, new_id: Callable[[], str] | None = None
+    ) -> None:
+        self.skipped: dict[str, int] = {}
+        self.first_skipped: dict[str, str] = {}
+        self._values = values
+        self._language = language
+        self._new_id = new_id
+
+    def __iter__(self) -> Iterator[Document]:
+        seen: set[str] = set()
+        position = 0
+        for position, value in enumerate(_guarded(self._values), start=1):
+            document = self._document(value, position - 1, seen)
+            if document.id in seen:
+                raise InputError(
+                    "Document ids must be unique; remove duplicates. "
+                    f"Received: {document.id!r} more than once."
+                )
+            seen.add(document.id)
+            yield document
+        if not position:
+            raise InputError("There must be at least one document. Received: none.")
+
+    def _document(self, value: Any, position: int, seen: set[str]) -> Document:
+        if isinstance(value, Document):
+            value = vars(value)
+        fields = {"text": value} if isinstance(value, str) else value
+        if not isinstance(fields, Mapping):
+            raise InputError(
+                "A document is a string, a mapping with a `text`, or a Document. "
+                f"Received: {type(value).__name__} at position {position}."
+            )
+        try:
+            document = Document.from_fields(fields, self._language)
+        except ValueError as error:
+            reason = "it has no text" if str(error) == "empty" else str(error)
+            raise InputError(
+                f"A document cannot be used ({reason}); give it a `text`, or leave it out. "
+                f"Received: {value!r:.60} at position {position}."
+            ) from None
+        if document.id:
+            return document
+        identifier = self._new_id() if self._new_id else str(position)
+        return Document(identifier, document.text, document.title, document.language)
+
+
+def _rows(documents: Any) -> Iterable[Any]:
+    """The rows of a data frame as mappings, or what was given if it can be iterated over."""
+    if hasattr(documents, "iter_rows"):  # polars
+        return documents.iter_rows(named=True)
+    if hasattr(documents, "itertuples") and hasattr(documents, "columns"):  # pandas
+        names = [str(name) for name in documents.columns]
+        return (
+            {name: value for name, value in zip(names, row, strict=True) if not _is_missing(value)}
+            for row in documents.itertuples(index=False, name=None)
+        )
+    if not isinstance(documents, Iterable):
+        raise InputError(
+            "Documents are a list of strings or mappings, a data frame, or the path of a corpus. "
+            f"Received: {type(documents).__name__}."
+        )
+    return documents
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _guarded(values: Iterable[Any]) -> Iterator[Any]:
+    """The values; an exception of the iterable itself becomes one sentence."""
+    count = 0
+    try:
+        for value in values:
+            count += 1
+            yield value
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"The documents ended with an error after {count:,}, and nothing was changed; fix what gives "
+            f"them. Received: {type(error).__name__}: {error}."
+        ) from error
