@@ -93,8 +93,8 @@ class IndexConfig:
     """How token vectors are kept and searched.
 
     Attributes:
-        kind: `scann` (fastest, smallest), `core` (stock TensorFlow ops, runs in any TF runtime)
-            or `exact` (brute force).
+        kind: `scann` (fastest, smallest), `core` (stock TensorFlow ops, runs in any TF runtime),
+            `exact` (brute force), or `auto`: `exact` while that is quick, `scann` beyond.
         num_leaves: k-means leaves of `scann` and `core`; 0 takes 4 times the root of the tokens.
         num_leaves_to_search: Leaves that a search looks into; 0 lets it follow from their number and k'.
         sample_size: Tokens that leaves and codebooks are trained on; 0 takes 64 per leaf.
@@ -110,7 +110,7 @@ class IndexConfig:
         parallel_searches: Parts of a large batch that one `scann` index searches at the same time.
     """
 
-    kind: Literal["scann", "core", "exact"] = "scann"
+    kind: Literal["auto", "scann", "core", "exact"] = "scann"
     num_leaves: int = 0
     num_leaves_to_search: int = 0
     sample_size: int = 0
@@ -141,6 +141,7 @@ class IndexConfig:
             self.anisotropic_threshold,
         )
         allowed = {
+            "auto": ("",),
             "scann": ("",),
             "core": ("", "int8", "bfloat16"),
             "exact": ("", "float32", "float16", "bfloat16"),

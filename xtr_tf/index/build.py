@@ -16,6 +16,7 @@ from xtr_tf.config.retrieval import IndexConfig
 from xtr_tf.files import atomic_directory
 from xtr_tf.index.folder import IndexManifest, TokenIndex, create_array, file_entries, save_array
 from xtr_tf.index.quantizer import TokenQuantizer, train_quantizer
+from xtr_tf.index.rules import with_kind
 from xtr_tf.index.vector_source import VectorSource, require_finite, require_tokens
 from xtr_tf.progress import track
 
@@ -46,8 +47,8 @@ def build_index(
     Example:
         >>> build_index(TokenVectors.open("out/vectors"), "out/index", IndexConfig(kind="core"))
     """
-    config = config or IndexConfig()
     require_tokens(source.num_tokens)
+    config = with_kind(config or IndexConfig(), source.num_tokens)
     directory = Path(directory)
     with atomic_directory(directory, overwrite=True) as aside:
         if config.kind == "exact":

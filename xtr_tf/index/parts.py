@@ -22,6 +22,7 @@ from xtr_tf.files import atomic_directory, write_atomically
 from xtr_tf.index.build import BLOCK, build_index, inverse_permutation, write_postings
 from xtr_tf.index.folder import TokenIndex, create_array, file_entries, save_array, stored_config
 from xtr_tf.index.quantizer import TokenQuantizer, train_quantizer, trained_quantizer
+from xtr_tf.index.rules import with_kind
 from xtr_tf.index.vector_source import require_tokens
 from xtr_tf.vectors.manifest import MANIFEST_FILE
 from xtr_tf.vectors.runners import Runner
@@ -79,6 +80,7 @@ def build_in_parts(
     corpus, directory = TokenVectors.open(vectors), Path(directory)
     filled = [index for index, shard in enumerate(corpus.shards) if shard.entry.tokens]
     require_tokens(len(filled))
+    config = with_kind(config, corpus.num_tokens)
     parts = directory.with_name(f".{directory.name}.parts")
     _prepare(parts, corpus, config)
     job = IndexingJob(str(vectors), str(parts), config, trained_part=filled[0])

@@ -2,7 +2,7 @@
 
 A trained quantiser encodes blocks of vectors independently of each other, so that shards of a
 corpus can be encoded by different processes. Knows nothing of TensorFlow, and of files only that an
-index has arrays by name.
+index has arrays by name. FAISS and Numba are imported where they are used: an exact index needs neither.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import faiss
 import numpy as np
 
 from xtr_tf.config.retrieval import IndexConfig
 from xtr_tf.errors import InputError
-from xtr_tf.index import anisotropic
 from xtr_tf.index.folder import TokenIndex
 from xtr_tf.index.kmeans import nearest_centres, train_centres
 from xtr_tf.index.rules import number_of_leaves, sample_size
@@ -47,6 +45,8 @@ class TokenQuantizer:
 
     def encode(self, vectors: np.ndarray, leaf_of_token: np.ndarray) -> np.ndarray:
         """Returns packed 4-bit codes, `[tokens, ceil(blocks / 2)]` uint8."""
+        from xtr_tf.index import anisotropic
+
         codes = anisotropic.encode(vectors, self.centres, leaf_of_token, self.codebook, self.threshold)
         return anisotropic.pack(codes)
 
@@ -100,7 +100,9 @@ def trained_quantizer(index: TokenIndex) -> TokenQuantizer | None:
     kind, config = index.config.kind, index.config
     if kind == "exact":
         return None
-    no_codes = np.empty((0, anisotropic.CODEWORDS, config.dims_per_block), np.float32)
+    from xtr_tf.index.anisotropic import CODEWORDS
+
+    no_codes = np.empty((0, CODEWORDS, config.dims_per_block), np.float32)
     return TokenQuantizer(
         centres=np.array(index.array("centres")),
         codebook=np.array(index.array("codebook")) if kind == "scann" else no_codes,
@@ -110,19 +112,25 @@ def trained_quantizer(index: TokenIndex) -> TokenQuantizer | None:
 
 
 def _train_codebook(residuals: np.ndarray, dims_per_block: int) -> np.ndarray:
-    if len(residuals) < anisotropic.CODEWORDS:
-        residuals = np.resize(residuals, (anisotropic.CODEWORDS, residuals.shape[1]))
+    import faiss
+
+    from xtr_tf.index.anisotropic import CODEWORDS
+
+    if len(residuals) < CODEWORDS:
+        residuals = np.resize(residuals, (CODEWORDS, residuals.shape[1]))
     blocks = residuals.shape[1] // dims_per_block
     quantizer = faiss.ProductQuantizer(residuals.shape[1], blocks, 4)
     quantizer.cp.min_points_per_centroid = 1
     with _one_thread(), track("train codebooks"):
         quantizer.train(np.ascontiguousarray(residuals))
-    return faiss.vector_to_array(quantizer.centroids).reshape(blocks, anisotropic.CODEWORDS, dims_per_block)
+    return faiss.vector_to_array(quantizer.centroids).reshape(blocks, CODEWORDS, dims_per_block)
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """Many tiny k-means problems are faster without threads that wait for each other."""
+    import faiss
+
     before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:

@@ -7,7 +7,10 @@ costs as much as scoring the tokens; both grow alike when leaves grow with the s
 
 from __future__ import annotations
 
+import dataclasses
 import math
+
+from xtr_tf.config.retrieval import IndexConfig
 
 #: Leaves are this times the square root of the number of tokens: 4,000 for a million.
 LEAVES_PER_ROOT = 4.0
@@ -23,6 +26,17 @@ CORE_SEARCHED_SHARE = 0.002
 CORE_TOKENS_PER_K_PRIME = 2.0
 #: Hits that are scored again by int8 vectors, as a multiple of k'.
 REORDERED_PER_K_PRIME = 2
+
+#: Tokens up to which an index of kind `auto` is exact: some 20 ms of one thread for a query of 16 tokens, and
+#: nothing to train.
+EXACT_TOKENS = 200_000
+
+
+def with_kind(config: IndexConfig, num_tokens: int) -> IndexConfig:
+    """The configuration with its kind decided, where it leaves that open."""
+    if config.kind != "auto":
+        return config
+    return dataclasses.replace(config, kind="exact" if num_tokens <= EXACT_TOKENS else "scann")
 
 
 def number_of_leaves(num_tokens: int) -> int:
