@@ -15,7 +15,9 @@ from xtr_tf.config.retrieval import SearchDefaults
 from xtr_tf.errors import InputError
 from xtr_tf.index.folder import TokenIndex, stored_config
 from xtr_tf.index.searchers.opening import searcher_from_index
-from xtr_tf.model.folder import load_encoder, read_manifest
+from xtr_tf.model.encoder import Encoder
+from xtr_tf.model.folder import Manifest, load_encoder, read_manifest
+from xtr_tf.model.tokenizer import Tokenizer
 from xtr_tf.retriever.model_card import ModelCard
 from xtr_tf.retriever.retriever import Retriever
 from xtr_tf.retriever.tables import DocumentTable, TokenTable
@@ -56,8 +58,36 @@ def assemble_retriever(
     manifest = read_manifest(Path(encoder_directory))
     corpus = TokenVectors.open(vectors_directory)
     index = TokenIndex.open(index_directory)
-    _check_origin(manifest.fingerprint, corpus, index)
-    encoder, tokenizer = load_encoder(encoder_directory)
+    check_origin(manifest.fingerprint, corpus, index)
+    loaded = load_encoder(encoder_directory)
+    return assemble(manifest, *loaded, corpus, index, defaults, keep_texts, keep_spans, metrics)
+
+
+def assemble(
+    manifest: Manifest,
+    encoder: Encoder,
+    tokenizer: Tokenizer,
+    corpus: TokenVectors,
+    index: TokenIndex,
+    defaults: SearchDefaults | None = None,
+    keep_texts: bool = True,
+    keep_spans: bool = True,
+    metrics: Mapping[str, float] | None = None,
+) -> Assembly:
+    """Puts together what is loaded already; see `assemble_retriever`.
+
+    Args:
+        manifest: Of the encoder's directory.
+        encoder: The encoder, as it lies there.
+        tokenizer: Its tokenizer.
+        corpus: Token vectors of the corpus.
+        index: The index of these vectors.
+        defaults: As there.
+        keep_texts: As there.
+        keep_spans: As there.
+        metrics: As there.
+    """
+    check_origin(manifest.fingerprint, corpus, index)
     records = [
         record if keep_texts else dataclasses.replace(record, text=None) for record in corpus.documents()
     ]
@@ -82,7 +112,8 @@ def assemble_retriever(
     return Assembly(retriever, card)
 
 
-def _check_origin(fingerprint: str, corpus: TokenVectors, index: TokenIndex) -> None:
+def check_origin(fingerprint: str, corpus: TokenVectors, index: TokenIndex) -> None:
+    """Raises `InputError` unless vectors and index come from the encoder of this fingerprint."""
     made_by = {
         "encoder": fingerprint,
         "token vectors": corpus.encoder_fingerprint,

@@ -5,14 +5,14 @@
 | signature | inputs | outputs |
 |---|---|---|
 | `serving_default` | `query` string[B] | `document_ids` string[B, K], `scores` float[B, K] |
-| `search` | `query` string[B], *parameters* | `document_ids`, `titles`, `languages` string[B, K], \
+| `search` | `query` string[B], *parameters* | `document_ids`, `titles`, `languages`, `texts` string[B, K], \
 `scores` float[B, K] |
 | `search_vectors` | `encodings` float[B, L, D], `mask` bool[B, L], *parameters* | as `search` |
 | `search_tokens` | `query` string[B], `k_prime` int32[], `leaves` int32[] | per query token (row, R in all) \
 and hit (C): `query_of_row` int32[R], `token_ids` int32[R, C], `scores` float[R, C], `cutoffs` float[R], \
 `documents` int32[R, C], which counts in `document_ids`, `titles`, `languages` string[?] |
 | `search_vectors_tokens` | `encodings`, `mask`, `k_prime`, `leaves` | as `search_tokens` |
-| `explain` | as `search`, without `rescore` | as `search`, and `texts` string[B, K], `query_pieces` \
+| `explain` | as `search`, without `rescore` | as `search`, and `query_pieces` \
 string[B, L], `retrieved` bool[B, K, L], `token_scores` float[B, K, L], `document_pieces` string[B, K, L], \
 `starts`, `limits` int32[B, K, L] |
 | `encode_query` | `query` string[B] | `encodings` float[B, L, D], `mask` bool[B, L], `ids` int32[B, L] |
@@ -122,7 +122,11 @@ def search_signatures(retriever: Retriever) -> dict[str, Any]:
 
 
 def _documents(retriever: Retriever, ranked: RankedDocuments) -> dict[str, tf.Tensor]:
-    return {"scores": ranked.scores, **retriever.documents.look_up(ranked.ordinals)}
+    return {
+        "scores": ranked.scores,
+        **retriever.documents.look_up(ranked.ordinals),
+        "texts": retriever.documents.look_up_texts(ranked.ordinals),
+    }
 
 
 def _checked_vectors(encodings: tf.Tensor, mask: tf.Tensor) -> EncodedTexts:

@@ -103,5 +103,5 @@ def rescore_documents(
         rescore_query,
         (ranked.ordinals, encodings, tf.cast(query_mask, tf.bool)),
         fn_output_signature=ONE_RANKING,
-        parallel_iterations=_QUERIES_AT_ONCE,
+        parallel_iterations=None if tf.executing_eagerly() else _QUERIES_AT_ONCE,
     )

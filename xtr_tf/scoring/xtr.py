@@ -96,7 +96,7 @@ def score_documents(
             lambda bounds: rank_query(*(tensor[slice(*bounds)] for tensor in (documents, scores, missing))),
             (tf.concat([[0], ends[:-1]], axis=0), ends),
             fn_output_signature=ONE_RANKING,
-            parallel_iterations=_QUERIES_AT_ONCE,
+            parallel_iterations=None if tf.executing_eagerly() else _QUERIES_AT_ONCE,
         )
 
     # The loop costs as much as the scoring of a small query, so the commonest batch goes without.
