@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xtr_tf.cli.extras import needs_extra
-from xtr_tf.errors import InputError
+from xtr_tf.errors import InputError, needs_extra
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -14,8 +14,7 @@ import typer
 from rich.console import Console
 
 from xtr_tf.cli.config import Overrides
-from xtr_tf.cli.extras import needs_extra
-from xtr_tf.errors import InputError
+from xtr_tf.errors import InputError, needs_extra
 
 if TYPE_CHECKING:
     from tfx_pipeline.config import PipelineConfig

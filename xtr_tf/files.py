@@ -76,6 +76,12 @@ def atomic_directory(path: Path, overwrite: bool = False) -> Iterator[Path]:
     _flush(path.parent)
 
 
+def cache_folder(name: str) -> Path:
+    """A folder for what can be made again: below `XDG_CACHE_HOME`, or `~/.cache`; it need not exist."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "xtr-tf" / name
+
+
 def is_unfinished(path: Path) -> bool:
     """Whether `path` is work in progress, or was left by a process that was killed."""
     return path.name.startswith(".") and path.name.endswith(".partial")

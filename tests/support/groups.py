@@ -12,6 +12,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 # Files or folders below tests/ whose tests share something in memory, by the name of their group.
 SHARED = {
+    "api": "api",  # the shipped model, and an index made with it
     "tfx_pipeline": "tfx_pipeline",  # TFX, which takes long to import, and one run of the whole DAG
     "retriever/test_bad_requests": "signatures",  # the traced signatures of one retriever
     "retriever/test_explain_signature": "signatures",

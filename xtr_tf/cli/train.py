@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from xtr_tf.cli.config import Overrides
+from xtr_tf.cli.progress import Quiet
 
 RunFile = Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="Configuration of the run.")]
 
 
-def train(file: RunFile, overrides: Overrides = None) -> None:
+def train(file: RunFile, overrides: Overrides = None, quiet: Quiet = False) -> None:
     """Train an encoder; run again to continue where it stopped."""
     from xtr_tf.config.loading import load_config
 
@@ -22,7 +23,7 @@ def train(file: RunFile, overrides: Overrides = None) -> None:
     from xtr_tf.training.train import train as run
 
     try:
-        typer.echo(run(config))
+        typer.echo(run(config, quiet))
     except TrainingInterruptedError as interruption:
         typer.echo(f"xtr-tf: {interruption}", err=True)
         raise typer.Exit(143) from None

@@ -5,6 +5,7 @@ First the search, then the analysers that cut a text into terms. Knows nothing o
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 
@@ -36,6 +37,7 @@ class BM25:
     ) -> None:
         import bm25s
 
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it begins by asking for more
         if analyser not in ANALYSERS:
             raise InputError(f"An analyser is one of {', '.join(ANALYSERS)}. Received: {analyser!r}.")
         self.name = f"BM25 ({analyser})"

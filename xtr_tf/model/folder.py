@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -186,6 +187,25 @@ def save_encoder(
         (staging / WEIGHTS_FILE).chmod(0o644)  # safetensors makes its files private
         (staging / TOKENIZER_FILE).write_bytes(tokenizer.model_bytes)
         return write_manifest(staging, encoder.config, tokenizer.config)
+
+
+def copy_encoder(source: str | Path, directory: str | Path, overwrite: bool = False) -> Path:
+    """Copies an encoder's directory, and nothing else that may lie there.
+
+    Args:
+        source: The directory.
+        directory: Where to; appears only when complete.
+        overwrite: Whether to replace a directory that is already there.
+
+    Returns:
+        `directory`, as a path.
+    """
+    source, directory = Path(source), Path(directory)
+    with atomic_directory(directory, overwrite) as staging:
+        for name in (MANIFEST_FILE, WEIGHTS_FILE, TOKENIZER_FILE):
+            shutil.copyfile(source / name, staging / name)
+        read_manifest(staging)
+    return directory
 
 
 def load_encoder(directory: str | Path, dtype: Dtype | None = None) -> tuple[Encoder, Tokenizer]:

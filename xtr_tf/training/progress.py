@@ -25,13 +25,22 @@ class TrainingProgress:
         start: Updates made before.
         log_every: Steps between points of the curves.
         enabled: Whether to show and write at all; one process of several does.
+        quiet: Whether to write only.
     """
 
-    def __init__(self, directory: Path, steps: int, start: int, log_every: int, enabled: bool = True) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        steps: int,
+        start: int,
+        log_every: int,
+        enabled: bool = True,
+        quiet: bool = False,
+    ) -> None:
         self._enabled = enabled
         self._log_every = log_every
         self._steps = steps
-        self._console = Console(stderr=True, quiet=not enabled)
+        self._console = Console(stderr=True, quiet=quiet or not enabled)
         self._bar = Progress(
             TextColumn("training"),
             BarColumn(),
@@ -39,7 +48,7 @@ class TrainingProgress:
             TextColumn("{task.fields[status]}"),
             TimeRemainingColumn(),
             console=self._console,
-            disable=not enabled or not self._console.is_terminal,
+            disable=quiet or not enabled or not self._console.is_terminal,
         )
         self._task = self._bar.add_task("training", total=steps, completed=start, status="")
         self._writer = tf.summary.create_file_writer(str(directory)) if enabled else None

@@ -21,8 +21,8 @@ from xtr_tf.config.training import RunConfig
 from xtr_tf.errors import InputError
 from xtr_tf.files import atomic_directory, remove_unfinished, write_atomically
 
-# What may change when a run continues: how it ends, and what does not change the weights of a step.
-_FREE = {
+#: What may change when a run continues: how it ends, and what does not change the weights of a step.
+FREE_SETTINGS = {
     "steps",
     "decay_steps",
     "distribution",
@@ -91,7 +91,7 @@ def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     names, defaults = [], to_mapping(RunConfig())
     for section, settings in after.items():
         for name, value in settings.items():
-            if section == "training" and name in _FREE:
+            if section == "training" and name in FREE_SETTINGS:
                 continue
             if before.get(section, {}).get(name, defaults[section][name]) != value:
                 names.append(f"{section}.{name}")

@@ -33,7 +33,7 @@ from xtr_tf.training.step import TrainingStep, batch_size_per_replica, per_repli
 from xtr_tf.training.strategy import is_chief, make_strategy
 
 
-def train(config: RunConfig) -> Path:
+def train(config: RunConfig, quiet: bool = False) -> Path:
     """Trains an encoder, continuing from the output folder's latest checkpoint if there is one.
 
     The order of the data, dropout and initial weights are functions of the seed and the step, so
@@ -47,6 +47,7 @@ def train(config: RunConfig) -> Path:
 
     Args:
         config: The run's configuration.
+        quiet: Whether to show no progress; curves are written all the same.
 
     Returns:
         The folder of the trained encoder: the best on the development sets, or the last without any.
@@ -82,7 +83,7 @@ def train(config: RunConfig) -> Path:
     batches = iter(_distributed_batches(config, strategy, data, tokenizer, range(done, settings.steps)))
     encode = _inference(strategy, encoder)
 
-    progress = TrainingProgress(record.curves, settings.steps, done, settings.log_every, enabled=chief)
+    progress = TrainingProgress(record.curves, settings.steps, done, settings.log_every, chief, quiet)
     with InterruptionFlag() as interruption, progress:
         while done < settings.steps:
             count = _steps_to_next_event(config, done)

@@ -1,0 +1,101 @@
+"""`load` and `open`: from a name or a folder to a model, from a folder to its index.
+
+Imports no TensorFlow before a model is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xtr_tf.errors import InputError
+from xtr_tf.model.folder import MANIFEST_FILE
+from xtr_tf.model.shipped import DEFAULT_MODEL, shipped_models
+from xtr_tf.retriever.versions import versions_in
+
+if TYPE_CHECKING:
+    from xtr_tf.api.index import OpenedIndex
+    from xtr_tf.api.model import Model
+    from xtr_tf.config.model import Dtype
+
+# TensorFlow's remarks on the processor are not for whoever searches; must be set before it is imported.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+def load(
+    model: str | os.PathLike[str] | None = None,
+    *,
+    dtype: Dtype | None = None,
+) -> Model:
+    """Loads a model.
+
+    Args:
+        model: An encoder's directory, or the name of a model that comes with xtr-tf; the multilingual one if
+            not given.
+        dtype: The dtype policy to compute with, `float32` or `mixed_bfloat16`, instead of the model's own.
+
+    Returns:
+        The model.
+
+    Raises:
+        InputError: There is no such model.
+
+    Example:
+        >>> xtr_tf.load()
+        <xtr_tf model 'mxtr_tiny': 2 layers, 128 wide, 79,136 pieces, vectors of 128>
+    """
+    directory, name = find_encoder(model)
+    from xtr_tf.api.model import Model
+
+    return Model(directory, name, dtype)
+
+
+def find_encoder(model: str | os.PathLike[str] | None = None) -> tuple[Path, str]:
+    """The encoder's directory that `load` would load, and what it is called."""
+    name = DEFAULT_MODEL if model is None else os.fspath(model)
+    path = Path(name)
+    if (path / MANIFEST_FILE).is_file():
+        return path, path.resolve().name
+    shipped = shipped_models()
+    if name in shipped:
+        return shipped[name], name
+    if (path / "saved_model.pb").is_file() or versions_in(path):
+        raise InputError(
+            "This is an exported model, which brings its own index; open it with `xtr_tf.open`. "
+            f"Received: {name!r}."
+        )
+    if path.exists():
+        raise InputError(
+            f"An encoder's directory has an {MANIFEST_FILE}; `xtr-tf checkpoint import` makes one of a "
+            f"checkpoint. Received: {name!r}."
+        )
+    raise InputError(
+        f"A model is an encoder's directory, or one of {', '.join(sorted(shipped))}. Received: {name!r}."
+    )
+
+
+def open(path: str | os.PathLike[str]) -> OpenedIndex:  # noqa: A001
+    """Opens an exported index; never imports Python TensorFlow, and is ready in about a second.
+
+    Args:
+        path: A version's directory, or a base directory, whose newest version is opened.
+
+    Returns:
+        The index, to be searched; its documents cannot change.
+
+    Raises:
+        InputError: There is no exported model, or it cannot be loaded.
+
+    Example:
+        >>> xtr_tf.open("out/models").search("How deep is Lake Baikal?")[0].id
+        'baikal'
+    """
+    if (Path(path) / MANIFEST_FILE).is_file():
+        raise InputError(
+            "This is an encoder without an index; load it with `xtr_tf.load`, and index documents with it. "
+            f"Received: {os.fspath(path)!r}."
+        )
+    from xtr_tf.api.index import OpenedIndex
+
+    return OpenedIndex.newest(os.fspath(path))

@@ -1,0 +1,153 @@
+"""Between Python and the signatures of a retriever: keywords to inputs, outputs to results.
+
+The parameters are those of `xtr_tf.retriever.request.SearchRequest`; their values are checked by the model.
+Knows arrays by their signature's names, and nothing of where they come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypedDict
+
+import numpy as np
+
+from xtr_tf.api.results import ExplainedHit, Explanation, Hit, Hits, TokenMatch
+from xtr_tf.errors import InputError
+from xtr_tf.runtime.signature import Signature
+
+Answer = Mapping[str, np.ndarray]
+_QUERIES_AT_ONCE = 32
+
+
+class ExplanationParameters(TypedDict, total=False):
+    """The parameters of `explain`, for type checkers; `Index.search` says what they mean."""
+
+    top_k: int | None
+    k_prime: int | None
+    leaves: int | None
+    imputation: str | None
+    constant: float | None
+    languages: str | Sequence[str] | None
+
+
+class Parameters(ExplanationParameters, total=False):
+    """The parameters of `search`."""
+
+    rescore: int | None
+
+
+class Session(Protocol):
+    """Something with a retriever's signatures: a `SavedModelSession`, or a `RetrieverSession`."""
+
+    signatures: dict[str, Signature]
+
+    def run(self, signature: str, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Runs one signature."""
+        ...
+
+
+def ask(
+    session: Session, signature: str, queries: Sequence[str], request: Mapping[str, Any]
+) -> Iterator[tuple[str, Answer]]:
+    """Yields each query with its part of the answer, whose arrays have no dimension of queries then.
+
+    Args:
+        session: Whom to ask.
+        signature: `search` or `explain`.
+        queries: The queries.
+        request: Parameters by name; None stands for the model's default.
+
+    Raises:
+        InputError: A query has no text or is no string, or a parameter cannot be used.
+    """
+    check_queries(queries)
+    inputs = _inputs(session.signatures[signature], request)
+    for start in range(0, len(queries), _QUERIES_AT_ONCE):
+        group = list(queries[start : start + _QUERIES_AT_ONCE])
+        answer = session.run(signature, {"query": group, **inputs})
+        for row, query in enumerate(group):
+            yield query, {name: values[row] for name, values in answer.items()}
+
+
+def check_queries(queries: Sequence[str]) -> None:
+    """Raises `InputError` unless all are strings with text."""
+    for position, query in enumerate(queries):
+        if not isinstance(query, str):
+            raise InputError(
+                "A query is a string; a list of strings asks several. "
+                f"Received: {type(query).__name__} at position {position}."
+            )
+        if not query.strip():
+            raise InputError(f"A query must contain text. Received: {query!r} at position {position}.")
+
+
+def _inputs(signature: Signature, request: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that were given, in the shapes that the model takes them in."""
+    given = {name: value for name, value in request.items() if value is not None}
+    unknown = sorted(given.keys() - signature.inputs.keys())
+    if unknown:
+        known = sorted(signature.inputs.keys() & request.keys())
+        raise InputError(
+            f"This model's parameters are {', '.join(known)}; export it again for newer ones. "
+            f"Received: {', '.join(unknown)}."
+        )
+    # Models have a value per query, of which one stands for all; earlier ones had scalars.
+    per_query = signature.inputs["top_k"].shape != ()
+    inputs = {}
+    for name, value in given.items():
+        if name == "languages":
+            names = [value] if isinstance(value, str) else list(value)
+            inputs[name] = [",".join(names)] if per_query else names
+        else:
+            inputs[name] = [value] if per_query else value
+    return inputs
+
+
+def to_hits(query: str, answer: Answer) -> Hits:
+    """The documents of a query's answer."""
+    return Hits(query, tuple(_hit(answer, place) for place in _found(answer)))
+
+
+def to_explanation(query: str, answer: Answer) -> Explanation:
+    """The documents of a query's answer, with their matches."""
+    return Explanation(
+        query,
+        tuple(ExplainedHit(_hit(answer, place), _matches(answer, place)) for place in _found(answer)),
+    )
+
+
+def _found(answer: Answer) -> list[int]:
+    return [place for place, identifier in enumerate(answer["document_ids"]) if identifier]
+
+
+def _hit(answer: Answer, place: int) -> Hit:
+    return Hit(
+        id=_decode(answer["document_ids"][place]),
+        score=float(answer["scores"][place]),
+        title=_decode(answer["titles"][place]),
+        text=_decode(answer["texts"][place]) if "texts" in answer else "",
+        language=_decode(answer["languages"][place]),
+    )
+
+
+def _matches(answer: Answer, place: int) -> tuple[TokenMatch, ...]:
+    matches = []
+    for token, piece in enumerate(answer["query_pieces"]):
+        if not piece:
+            continue
+        retrieved = bool(answer["retrieved"][place, token])
+        start, limit = int(answer["starts"][place, token]), int(answer["limits"][place, token])
+        matches.append(
+            TokenMatch(
+                token=_decode(piece),
+                score=float(answer["token_scores"][place, token]),
+                retrieved=retrieved,
+                match=_decode(answer["document_pieces"][place, token]) if retrieved else "",
+                span=(start, limit) if retrieved and start >= 0 else None,
+            )
+        )
+    return tuple(matches)
+
+
+def _decode(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
