@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xtr_tf.config.model import Dtype
 
 # TensorFlow's remarks on the processor are not for whoever searches; must be set before it is imported.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def load(

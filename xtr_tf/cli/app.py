@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from xtr_tf.cli import (
+    build,
     checkpoint,
     config,
     data,
@@ -40,6 +41,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("build", context_settings={"allow_extra_args": True})(build.build)
 app.command("doctor")(doctor.doctor)
 app.command("encode", context_settings={"allow_extra_args": True})(encode.encode)
 app.command("evaluate")(evaluate.evaluate)

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from xtr_tf.cli import options
+
+if TYPE_CHECKING:
+    from xtr_tf.retriever.export import Export
+    from xtr_tf.retriever.model_card import ModelCard
 
 
 def export(
@@ -13,32 +19,32 @@ def export(
     model: Annotated[Path, typer.Option(help="The encoder's directory.")],
     index: Annotated[Path, typer.Option(help="The index of the vectors, from `xtr-tf index`.")],
     out: Annotated[Path, typer.Option(help="The model's base directory; the version is made in it.")],
-    version: Annotated[int | None, typer.Option(min=1, help="Its number; the next one unless given.")] = None,
-    k_prime: Annotated[int, typer.Option(help="Default number of tokens a query token retrieves.")] = 1000,
-    top_k: Annotated[int, typer.Option(help="Default number of documents returned.")] = 10,
-    leaves: Annotated[int, typer.Option(help="Default number of leaves to search; 0 for the rule.")] = 0,
-    imputation: Annotated[str, typer.Option(help="Default imputation.")] = "top_k_prime",
-    constant: Annotated[
-        float, typer.Option(help="What is imputed by default under the imputation `constant`.")
-    ] = 0.0,
-    keep_text: Annotated[bool, typer.Option(help="Carry texts, to show with explanations.")] = True,
-    keep_spans: Annotated[
-        bool, typer.Option(help="Carry pieces and places of tokens, 12 bytes each, for explanations.")
-    ] = True,
+    version: options.Version = None,
+    k_prime: options.KPrime = 1000,
+    top_k: options.TopK = 10,
+    leaves: options.Leaves = 0,
+    imputation: options.Imputation = "top_k_prime",
+    constant: options.Constant = 0.0,
+    rescore: options.Rescore = 0,
+    keep_text: Annotated[bool, typer.Option(help="Carry texts, to show with results.")] = True,
+    keep_spans: options.KeepSpans = True,
 ) -> None:
     """Write a version of a model, which appears only if a fresh process gives the same answers."""
-    from rich.console import Console
-
     from xtr_tf.config.retrieval import SearchDefaults
     from xtr_tf.retriever.assembly import assemble_retriever
     from xtr_tf.retriever.export import export_retriever
 
-    defaults = SearchDefaults(
-        k_prime=k_prime, top_k=top_k, leaves=leaves, imputation=imputation, constant=constant
-    )
+    defaults = options.chosen(SearchDefaults, locals())
     assembly = assemble_retriever(model, vectors, index, defaults, keep_text, keep_spans)
     exported = export_retriever(assembly.retriever, out, assembly.card, version)
-    corpus, report = assembly.card.corpus, exported.report
+    print_export(exported, assembly.card)
+
+
+def print_export(exported: Export, card: ModelCard) -> None:
+    """Says what was published, and what its gate found."""
+    from rich.console import Console
+
+    corpus, report = card.corpus, exported.report
     size = sum(path.stat().st_size for path in exported.directory.rglob("*") if path.is_file())
     console = Console()
     console.print(f"[green]published[/] {exported.directory}", highlight=False, soft_wrap=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from xtr_tf.cli import options
 from xtr_tf.cli.progress import Quiet, next_command
 from xtr_tf.cli.runner import LOCAL, RunnerName, chosen_runner
 
@@ -37,12 +38,8 @@ def build(
     vectors: Annotated[Path, typer.Argument(help="Directory that `xtr-tf encode` wrote.")],
     out: Annotated[Path, typer.Option(help="Directory to write; it appears when it is whole.")],
     runner: RunnerName = LOCAL,
-    kind: Annotated[
-        str, typer.Option(help="scann (smallest, fastest), core (stock TensorFlow ops) or exact.")
-    ] = "scann",
-    num_leaves: Annotated[
-        int, typer.Option("--num-leaves", "--cells", help="k-means leaves; 0: by the number of tokens.")
-    ] = 0,
+    kind: options.Kind = "scann",
+    num_leaves: options.NumLeaves = 0,
     num_leaves_to_search: Annotated[
         int,
         typer.Option(
@@ -51,38 +48,23 @@ def build(
             help="Leaves a search looks into; 0: by their number and k'.",
         ),
     ] = 0,
-    sample_size: Annotated[
-        int, typer.Option(help="Tokens that leaves are trained on; 0: by the leaves.")
-    ] = 0,
-    kmeans_iterations: Annotated[
-        int, typer.Option("--kmeans-iterations", "--training-rounds", help="k-means iterations.")
-    ] = 10,
-    seed: Annotated[int, typer.Option(help="Of the sample and of k-means.")] = 0,
-    dims_per_block: Annotated[int, typer.Option(help="Dimensions of a 4-bit code (scann).")] = 2,
-    anisotropic_threshold: Annotated[
-        float, typer.Option(help="Similarity from which precision matters (scann).")
-    ] = 0.2,
-    reordering: Annotated[bool, typer.Option(help="Score hits again by int8 vectors (scann).")] = False,
-    dtype: Annotated[
-        str, typer.Option(help="What core (int8, bfloat16) or exact (float16, ...) keeps vectors as.")
-    ] = "",
-    num_shards: Annotated[int, typer.Option(help="Searchers that share the tokens in one model.")] = 1,
-    parallel_searches: Annotated[
-        int, typer.Option(help="Parts of a large batch to search at once (scann).")
-    ] = 2,
+    sample_size: options.SampleSize = 0,
+    kmeans_iterations: options.KmeansIterations = 10,
+    seed: options.Seed = 0,
+    dims_per_block: options.DimsPerBlock = 2,
+    anisotropic_threshold: options.AnisotropicThreshold = 0.2,
+    reordering: options.Reordering = False,
+    dtype: options.IndexDtype = "",
+    num_shards: options.NumShards = 1,
+    parallel_searches: options.ParallelSearches = 2,
     quiet: Quiet = False,
 ) -> None:
     """Build an index, holding one block of vectors in memory at a time."""
-    import dataclasses
     import time
 
-    from xtr_tf.config.loading import from_mapping
     from xtr_tf.config.retrieval import IndexConfig
 
-    settings = dict(locals())
-    config = from_mapping(
-        IndexConfig, {field.name: settings[field.name] for field in dataclasses.fields(IndexConfig)}
-    )
+    config = options.chosen(IndexConfig, locals())
 
     from xtr_tf.index.build import build_index
     from xtr_tf.index.parts import build_in_parts
@@ -100,7 +82,8 @@ def build(
             index = build_in_parts(vectors, out, config, shards_runner)
     seconds = time.monotonic() - started
     typer.echo(
-        f"{out}: {kind} index of {index.num_documents:,} documents, {index.num_tokens:,} tokens, "
+        f"{out}: {index.config.kind} index of {index.num_documents:,} documents, "
+        f"{index.num_tokens:,} tokens, "
         f"{index.num_bytes / index.num_tokens:.1f} bytes a token, {seconds:.1f} s, "
         f"peak memory {peak_resident_bytes() / 1e9:.1f} GB"
     )

@@ -1,0 +1,99 @@
+"""Options of encoding, indexing and exporting that more than one command has; each is described once.
+
+An option that is not told otherwise is named after its parameter.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+Config = TypeVar("Config")
+
+Corpus = Annotated[Path, typer.Argument(help="File or folder: JSONL, TSV, Parquet, TFRecord or BEIR.")]
+
+# Encoding.
+Language = Annotated[str, typer.Option(help="Of documents that do not name one.")]
+Reuse = Annotated[Path | None, typer.Option(help="Earlier output: vectors of unchanged texts are copied.")]
+PassageLength = Annotated[int, typer.Option(help="Tokens of a passage; 0: the model's own.")]
+Overlap = Annotated[
+    int | None, typer.Option(help="Tokens shared by neighbouring passages; an eighth unless given.")
+]
+VectorsDtype = Annotated[str, typer.Option(help="What vectors are stored as: float16 or bfloat16.")]
+KeepText = Annotated[bool, typer.Option(help="Keep texts for display with results.")]
+BatchTokens = Annotated[int, typer.Option(help="Tokens encoded at once, padding included.")]
+ShardCharacters = Annotated[int, typer.Option(help="Text of a shard, the unit of work.")]
+SkipPunctuation = Annotated[
+    bool, typer.Option("--skip-punctuation", help="Leave out pieces of nothing but punctuation.")
+]
+SkipPieces = Annotated[
+    Path | None, typer.Option(help="File of pieces to leave out, one per line, such as `▁the`.")
+]
+MinNorm = Annotated[
+    float, typer.Option(help="Leave out tokens whose vector is shorter before it is normalised.")
+]
+MaxTokens = Annotated[int, typer.Option(help="Keep the first so many tokens of a document; 0: all.")]
+
+# Indexing.
+Kind = Annotated[
+    str,
+    typer.Option(
+        help="scann (smallest, fastest), core (stock TensorFlow ops), exact, or auto: exact if quick."
+    ),
+]
+NumLeaves = Annotated[
+    int, typer.Option("--num-leaves", "--cells", help="k-means leaves; 0: by the number of tokens.")
+]
+NumLeavesToSearch = Annotated[
+    int, typer.Option(help="Leaves a search looks into; 0: by their number and k'.")
+]
+SampleSize = Annotated[int, typer.Option(help="Tokens that leaves are trained on; 0: by the leaves.")]
+KmeansIterations = Annotated[
+    int, typer.Option("--kmeans-iterations", "--training-rounds", help="k-means iterations.")
+]
+Seed = Annotated[int, typer.Option(help="Of the sample and of k-means.")]
+DimsPerBlock = Annotated[int, typer.Option(help="Dimensions of a 4-bit code (scann).")]
+AnisotropicThreshold = Annotated[float, typer.Option(help="Similarity from which precision matters (scann).")]
+Reordering = Annotated[bool, typer.Option(help="Score hits again by int8 vectors (scann).")]
+IndexDtype = Annotated[
+    str, typer.Option(help="What core (int8, bfloat16) or exact (float16, ...) keeps vectors as.")
+]
+NumShards = Annotated[int, typer.Option(help="Searchers that share the tokens in one model.")]
+ParallelSearches = Annotated[int, typer.Option(help="Parts of a large batch to search at once (scann).")]
+
+# Exporting: what requests that do not say are answered with.
+Version = Annotated[int | None, typer.Option(min=1, help="Its number; the next one unless given.")]
+KPrime = Annotated[int, typer.Option(help="Default number of tokens a query token retrieves.")]
+TopK = Annotated[int, typer.Option(help="Default number of documents returned.")]
+Leaves = Annotated[int, typer.Option(help="Default number of leaves to search; 0 for the rule.")]
+Imputation = Annotated[str, typer.Option(help="Default imputation.")]
+Constant = Annotated[float, typer.Option(help="What is imputed by default under the imputation `constant`.")]
+Rescore = Annotated[
+    int, typer.Option(help="Candidates ranked again by exact f_ColBERT by default; 0 for none.")
+]
+KeepSpans = Annotated[
+    bool, typer.Option(help="Carry pieces and places of tokens, 12 bytes each, for explanations.")
+]
+
+
+def chosen(config: type[Config], arguments: Mapping[str, Any], **renamed: str) -> Config:
+    """The configuration that a command's arguments make, checked.
+
+    Args:
+        config: Its class, whose fields are the names of arguments.
+        arguments: All arguments of the command.
+        renamed: Fields that other arguments stand for.
+    """
+    from xtr_tf.config.loading import from_mapping
+
+    names = [field.name for field in dataclasses.fields(config)]  # type: ignore[arg-type]
+    return from_mapping(config, {name: arguments[renamed.get(name, name)] for name in names})
+
+
+def lines(path: Path | None) -> list[str]:
+    """The words of a file, one per line."""
+    return path.read_text(encoding="utf-8").split() if path else []
