@@ -6,6 +6,7 @@ import itertools
 import re
 import shlex
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,11 +31,23 @@ def commands(repository: Path, program: str) -> list[list[str]]:
     documents = [file for folder in FOLDERS for file in repository.glob(f"{folder}/*.md".lstrip("/"))]
     for document in documents:
         for block in re.findall(r"```bash\n(.*?)```", document.read_text(), re.DOTALL):
-            for line in block.replace("\\\n", " ").splitlines():
-                words = shlex.split(line, comments=True)
+            for words in split_commands(block.replace("\\\n", " ")):
                 if words and words[0] == program:
                     found.append(words[1:])
     return found
+
+
+def split_commands(script: str) -> Iterator[list[str]]:
+    """Yields the words of every command; a quoted word may go over several lines."""
+    lines: list[str] = []
+    for line in script.splitlines():
+        lines.append(line)
+        try:
+            yield shlex.split("\n".join(lines), comments=True)
+        except ValueError:  # a quotation that the next line goes on with
+            continue
+        lines.clear()
+    assert not lines, f"a quotation is not closed: {lines[0]}"
 
 
 def test_every_make_target_exists(repository: Path) -> None:

@@ -134,7 +134,7 @@ def test_the_exported_model_is_servable_and_holds_its_encoder(stage: Stage) -> N
     vectors = stage.encode(stage.documents)
     model = stage.export(vectors, stage.index(vectors))
     folder = Path(model.uri)
-    assert {path.name for path in folder.iterdir()} == {"Format-Serving", "encoder"}
+    assert {path.name for path in folder.iterdir()} == {"Format-Serving", "encoder", "documents.txt.gz"}
     serving = folder / "Format-Serving"
     assert (serving / "model_card.json").is_file()
     assert (serving / "assets.extra" / "tf_serving_warmup_requests").is_file()
