@@ -6,6 +6,7 @@ the fields' numbers and types count; tests compare them with the real ones.
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
 from collections.abc import Sequence
@@ -88,7 +89,9 @@ def tensor_values(tensor: Any) -> tuple[tuple[int, ...], Sequence[Any]]:
     if tensor.dtype not in _VALUES:
         raise ValueError(f"data type {tensor.dtype} is not known")
     field, code = _VALUES[tensor.dtype]
-    if tensor.tensor_content and code:
+    if tensor.tensor_content:
+        if not code:
+            return shape, split_strings(tensor.tensor_content, math.prod(shape))
         count = len(tensor.tensor_content) // struct.calcsize(f"<{code}")
         return shape, struct.unpack(f"<{count}{code}", tensor.tensor_content)
     values = getattr(tensor, field)
@@ -98,6 +101,32 @@ def tensor_values(tensor: Any) -> tuple[tuple[int, ...], Sequence[Any]]:
     # A message may leave out the repetitions of its last value, or all values if they are zero or empty.
     last = values[-1] if values else (0 if code else b"")
     return shape, [*values, *([last] * missing)]
+
+
+def split_strings(content: bytes, count: int) -> list[bytes]:
+    """Reads strings from `tensor_content`: the length of each as a varint, then all of their bytes.
+
+    Raises:
+        ValueError: The content is not that of `count` strings.
+    """
+    lengths: list[int] = []
+    position = 0
+    for _ in range(count):
+        length = shift = 0
+        while True:
+            if position >= len(content) or shift > 28:
+                raise ValueError(f"the content is not that of {count} strings")
+            byte = content[position]
+            position += 1
+            length |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        lengths.append(length)
+    if position + sum(lengths) != len(content):
+        raise ValueError(f"the content is not that of {count} strings")
+    ends = itertools.accumulate(lengths, initial=position)
+    return [content[start:end] for start, end in itertools.pairwise(ends)]
 
 
 def message_class(descriptor: Any) -> Any:

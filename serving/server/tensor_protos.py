@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from serving.client.messages import split_strings
 from serving.server.protos import tensor_pb2, types_pb2
 from xtr_tf.errors import InputError
 from xtr_tf.runtime import dtypes
@@ -57,7 +58,9 @@ def to_array(proto: Any, max_elements: int) -> np.ndarray:
     if field is None:
         raise TensorParsingError(f"type {proto.dtype} is not supported")
     dtype = dtypes.to_numpy(proto.dtype)
-    if proto.tensor_content and proto.dtype != _STRING:
+    if proto.tensor_content:
+        if proto.dtype == _STRING:
+            return _strings(_split(proto.tensor_content, size)).reshape(shape)
         if len(proto.tensor_content) != size * dtype.itemsize:
             raise TensorParsingError(f"{len(proto.tensor_content)} bytes of content for shape {shape}")
         return np.frombuffer(proto.tensor_content, dtype).reshape(shape)
@@ -113,12 +116,23 @@ def _shape_of(shape: Any) -> tuple[int, ...]:
 
 def _values(field: Any, number: int, dtype: np.dtype[Any]) -> np.ndarray:
     if number == _STRING:
-        strings = np.empty(len(field), object)
-        strings[:] = list(field)
-        return strings
+        return _strings(list(field))
     if number == _HALF:
         return np.array(field, np.int32).astype(np.uint16).view(np.float16)
     return np.array(field, dtype if dtype.itemsize >= 4 else np.int64).astype(dtype)
+
+
+def _strings(values: list[bytes]) -> np.ndarray:
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def _split(content: bytes, size: int) -> list[bytes]:
+    try:
+        return split_strings(content, size)
+    except ValueError as error:
+        raise TensorParsingError(str(error)) from None
 
 
 def _fill(values: np.ndarray, size: int) -> np.ndarray:

@@ -94,6 +94,15 @@ def test_a_left_out_tail_is_put_back():
         assert list(tensor_values(tensor)[1]) == expected
 
 
+def test_strings_in_raw_content_are_read():
+    tensor = MESSAGES["Tensor"](dtype=7, tensor_content=b"\x01\x02abc")
+    tensor.tensor_shape.dim.add(size=2)
+    assert tensor_values(tensor) == ((2,), [b"a", b"bc"])
+    tensor.tensor_content += b"d"
+    with pytest.raises(ValueError, match="not that of 2 strings"):
+        tensor_values(tensor)
+
+
 def test_other_types_are_refused():
     with pytest.raises(ValueError, match="data type 8 is not known"):
         tensor_values(MESSAGES["Tensor"](dtype=8))

@@ -57,6 +57,44 @@ def test_tensorflow_agrees():
                 np.testing.assert_array_equal(tf.make_ndarray(to_proto(array, as_content)), array)
 
 
+STRING_CONTENTS = [
+    (b"\x01\x02abc", [2], [b"a", b"bc"]),
+    (b"\x00\x00", [2], [b"", b""]),
+    (b"\xac\x02" + b"x" * 300, [1, 1], [[b"x" * 300]]),  # a length of two bytes
+    (b"\x02\xff\x00", [], b"\xff\x00"),
+]
+NO_STRING_CONTENTS = [
+    (b"\x01\x02ab", [2]),  # a byte too few
+    (b"\x01\x02abcd", [2]),  # one too many
+    (b"highest mountain", [1]),
+    (b"\xff\xff\xff\xff\xff\xff\x01", [1]),  # a length of 42 bits
+    (b"\x80", [1]),  # a length that does not end
+]
+
+
+def string_content(content: bytes, shape: list[int]):
+    proto = tensor_pb2.TensorProto(dtype=7, tensor_content=content)
+    for size in shape:
+        proto.tensor_shape.dim.add(size=size)
+    return proto
+
+
+def test_strings_in_raw_content_are_read_as_tensorflow_reads_them():
+    import tensorflow as tf
+
+    for content, shape, expected in STRING_CONTENTS:
+        proto = string_content(content, shape)
+        assert to_array(proto, 1000).tolist() == expected
+        theirs = tf.io.parse_tensor(proto.SerializeToString(), tf.string).numpy()
+        assert (theirs.tolist() if shape else theirs) == expected
+    for content, shape in NO_STRING_CONTENTS:
+        proto = string_content(content, shape)
+        with pytest.raises(TensorParsingError, match="the content is not that of"):
+            to_array(proto, 1000)
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            tf.io.parse_tensor(proto.SerializeToString(), tf.string)
+
+
 def test_a_left_out_tail_repeats_the_last_value():
     proto = tensor_pb2.TensorProto(dtype=1, float_val=[1.0, 2.0])
     proto.tensor_shape.dim.add(size=4)
