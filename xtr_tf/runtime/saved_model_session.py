@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import functools
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,8 +23,9 @@ from xtr_tf.runtime import tensors
 from xtr_tf.runtime.c_library import Output, c_library, checked_status, load_op_library
 from xtr_tf.runtime.memory import release_free_memory
 from xtr_tf.runtime.op_libraries import libraries_for, ops_of
+from xtr_tf.runtime.priority import at_low_priority
 from xtr_tf.runtime.saved_model_file import SERVING_TAG, read_meta_graph
-from xtr_tf.runtime.session_options import SessionOptions
+from xtr_tf.runtime.session_options import SessionOptions, background_run_options
 from xtr_tf.runtime.signature import Signature, TensorSpec
 from xtr_tf.runtime.status import StatusError
 
@@ -62,6 +64,9 @@ class SavedModelSession:
         for path in self.op_libraries:
             load_op_library(str(path))
         self._graph: int | None = self._library.TF_NewGraph()
+        self._background: int | None = None
+        # The same few combinations of inputs and outputs are asked for again and again.
+        self._endpoints = functools.lru_cache(maxsize=256)(self._make_endpoints)
         try:
             self._load(options or SessionOptions())
             self._read_signatures(meta_graph)
@@ -71,13 +76,21 @@ class SavedModelSession:
         del meta_graph
         release_free_memory()
 
-    def run(self, signature: str, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def run(
+        self,
+        signature: str,
+        inputs: Mapping[str, Any],
+        outputs: Sequence[str] | None = None,
+        background: bool = False,
+    ) -> dict[str, np.ndarray]:
         """Runs one signature.
 
         Args:
             signature: Its name.
             inputs: A value for every input without a default: arrays of exactly its dtype, or Python
                 numbers, strings and lists of them.
+            outputs: Those to compute and return; all of them by default.
+            background: Whether to run on the threads for loading (see `SessionOptions.loading_threads`).
 
         Returns:
             An array for every output; strings are `bytes` objects.
@@ -92,9 +105,20 @@ class SavedModelSession:
             raise InputError(
                 f"The model's signatures are {sorted(self.signatures)}. Received: signature {signature!r}."
             )
-        arrays = definition.check(inputs)
+        return self.run_checked(definition, definition.check(inputs), outputs, background)
+
+    def run_checked(
+        self,
+        signature: Signature,
+        arrays: Mapping[str, np.ndarray],
+        outputs: Sequence[str] | None = None,
+        background: bool = False,
+    ) -> dict[str, np.ndarray]:
+        """Runs one signature on arrays that it has checked already; see `run`."""
+        wanted = signature.outputs if outputs is None else {n: signature.outputs[n] for n in outputs}
+        run_options = self._background if background else None
         with self._in_use() as session:
-            return self._run(session, definition, arrays, definition.outputs)
+            return self._run(session, signature, arrays, wanted, run_options)
 
     def defaults(self, signature: str) -> dict[str, np.ndarray]:
         """The values that the model's own graph gives to the inputs a request leaves out."""
@@ -103,19 +127,27 @@ class SavedModelSession:
         with self._in_use() as session:
             return self._run(session, definition, {}, optional) if optional else {}
 
-    def close(self) -> None:
-        """Waits for running calls, then frees the model. Calls that come later are refused."""
+    def close(self, cancel: bool = False) -> None:
+        """Waits for running calls, then frees the model. Calls that come later are refused.
+
+        Args:
+            cancel: Whether running calls are to fail as soon as the op that each is in has ended.
+        """
         with self._idle:
             session, self._session = self._session, None
             graph, self._graph = self._graph, None
+            if session is not None and cancel:
+                self._end_calls(session)
             self._idle.wait_for(lambda: self._running == 0)
         if session is not None:
-            with checked_status() as status:
-                self._library.TF_CloseSession(session, status)
+            if not cancel:
+                self._end_calls(session)
             with checked_status() as status:
                 self._library.TF_DeleteSession(session, status)
         if graph is not None:
             self._library.TF_DeleteGraph(graph)
+            if self._background is not None:
+                self._library.TF_DeleteBuffer(self._background)
             release_free_memory()
 
     def __enter__(self) -> SavedModelSession:
@@ -127,16 +159,21 @@ class SavedModelSession:
     def _load(self, options: SessionOptions) -> None:
         library = self._library
         config = options.serialize()
+        if options.loading_threads:
+            run_options = background_run_options()
+            self._background = library.TF_NewBufferFromString(run_options, len(run_options))
         session_options = library.TF_NewSessionOptions()
         try:
             with checked_status() as status:
                 library.TF_SetConfig(session_options, config, len(config), status)
             tags = (ctypes.c_char_p * 1)(SERVING_TAG.encode())
             with checked_status() as status:
-                self._session = library.TF_LoadSessionFromSavedModel(
-                    *(session_options, None, os.fsencode(self.directory), tags, 1),
+                load = functools.partial(
+                    library.TF_LoadSessionFromSavedModel,
+                    *(session_options, self._background, os.fsencode(self.directory), tags, 1),
                     *(self._graph, None, status),
                 )
+                self._session = at_low_priority(load) if options.loading_threads else load()
         except StatusError as error:
             raise InputError(
                 f"TensorFlow cannot load the model: {error.message.rstrip('.')}. Received: {self.directory}."
@@ -170,6 +207,11 @@ class SavedModelSession:
             )
         return Output(handle, int(index))
 
+    def _end_calls(self, session: int) -> None:
+        """Makes the running calls of a session fail, and those to come."""
+        with checked_status() as status:
+            self._library.TF_CloseSession(session, status)
+
     @contextmanager
     def _in_use(self) -> Iterator[int]:
         with self._idle:
@@ -190,9 +232,10 @@ class SavedModelSession:
         signature: Signature,
         arrays: Mapping[str, np.ndarray],
         wanted: Mapping[str, TensorSpec],
+        run_options: int | None = None,
     ) -> dict[str, np.ndarray]:
-        fed = self._endpoints(signature.name, [signature.inputs[name] for name in arrays])
-        fetched = self._endpoints(signature.name, list(wanted.values()))
+        fed = self._endpoints(signature.name, tuple(signature.inputs[name].tensor for name in arrays))
+        fetched = self._endpoints(signature.name, tuple(spec.tensor for spec in wanted.values()))
         values = (ctypes.c_void_p * len(fed))()
         results = (ctypes.c_void_p * len(fetched))()
         try:
@@ -200,7 +243,7 @@ class SavedModelSession:
                 values[position] = tensors.to_tensor(array)
             with checked_status() as status:
                 self._library.TF_SessionRun(
-                    *(session, None),
+                    *(session, run_options),
                     *(fed, values, len(fed)),
                     *(fetched, results, len(fetched)),
                     *(None, 0, None, status),
@@ -212,5 +255,5 @@ class SavedModelSession:
             for result in filter(None, results):
                 tensors.free_output(result)
 
-    def _endpoints(self, signature: str, specs: Sequence[TensorSpec]) -> ctypes.Array[Output]:
-        return (Output * len(specs))(*(self._outputs[signature, spec.tensor] for spec in specs))
+    def _make_endpoints(self, signature: str, tensors: tuple[str, ...]) -> ctypes.Array[Output]:
+        return (Output * len(tensors))(*(self._outputs[signature, tensor] for tensor in tensors))

@@ -7,6 +7,8 @@ tensor's. Whoever calls `to_tensor` must hand the result to `free_input`.
 from __future__ import annotations
 
 import ctypes
+import math
+import struct
 from ctypes import c_int64
 
 import numpy as np
@@ -16,6 +18,7 @@ from xtr_tf.runtime.c_library import c_library
 
 # sizeof(TF_TString), part of the C library's binary interface.
 _STRING_BYTES = 24
+_POINTER, _OFFSET = struct.Struct("<QQQ"), struct.Struct("<II")
 
 
 def to_tensor(array: np.ndarray) -> int:
@@ -61,13 +64,34 @@ def to_array(tensor: int) -> np.ndarray:
     dtype = dtypes.to_numpy(library.TF_TensorType(tensor))
     shape = tuple(library.TF_Dim(tensor, axis) for axis in range(library.TF_NumDims(tensor)))
     data = library.TF_TensorData(tensor)
-    array = np.empty(shape, dtype)
-    if dtype.kind != "O":
-        ctypes.memmove(array.ctypes.data, data, array.nbytes)
-        return array
-    flat = array.reshape(-1)
-    pointer, size = library.TF_StringGetDataPointer, library.TF_StringGetSize
-    for position in range(flat.size):
-        address = data + position * _STRING_BYTES
-        flat[position] = ctypes.string_at(pointer(address), size(address))
-    return array
+    count = math.prod(shape)
+    if dtype.kind == "O":
+        strings = np.empty(count, object)
+        strings[:] = _read_strings(data, count)
+        return strings.reshape(shape)
+    if not count:
+        return np.empty(shape, dtype)
+    values = np.frombuffer((ctypes.c_char * (count * dtype.itemsize)).from_address(data), dtype)
+    return values.copy().reshape(shape)
+
+
+def _read_strings(data: int, count: int) -> list[bytes]:
+    """Reads `TF_TString`s where they lie: a call of the C library for each would take far longer.
+
+    The lowest two bits say where the bytes are: in the string itself (0, up to 22 of them), at a pointer
+    of its own (1) or another's (3), or so many bytes after the string (2). The size is in the bits above.
+    """
+    raw = ctypes.string_at(data, count * _STRING_BYTES) if count else b""
+    strings = []
+    for start in range(0, len(raw), _STRING_BYTES):
+        first = raw[start]
+        kind = first & 3
+        if kind == 0:
+            strings.append(raw[start + 1 : start + 1 + (first >> 2)])
+        elif kind == 2:
+            size, offset = _OFFSET.unpack_from(raw, start)
+            strings.append(ctypes.string_at(data + start + offset, size >> 2))
+        else:
+            size, second, third = _POINTER.unpack_from(raw, start)
+            strings.append(ctypes.string_at(third if kind == 1 else second, size >> 2))
+    return strings
