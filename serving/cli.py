@@ -76,7 +76,9 @@ def serve(
     max_query_bytes: Annotated[int, _limit(help="Length of a query.")] = 8192,
     max_k_prime: Annotated[int, _limit(help="k' times the queries of one request.")] = 200_000,
     rest_timeout_ms: Annotated[int, _limit(help="Deadline of REST requests.")] = 30_000,
-    drain_seconds: Annotated[float, _limit(help="Time for requests in progress after SIGTERM.")] = 30.0,
+    drain_seconds: Annotated[
+        float, _limit(help="Time for requests in progress after SIGTERM, and when a version goes.")
+    ] = 30.0,
     onednn: Annotated[
         bool,
         typer.Option(

@@ -44,7 +44,7 @@ class ServerOptions:
         session: How TensorFlow runs the models.
         limits: Bounds on requests.
         rest_timeout_seconds: Deadline of a REST request, which carries none of its own.
-        drain_seconds: How long requests in progress may take after SIGTERM.
+        drain_seconds: How long requests in progress may take after SIGTERM, or hold a version that is to go.
         log_sampling: Share of requests that are logged.
         tls: Certificates, or None for plain text.
         token_file: Bearer tokens, or None for no check.
@@ -133,7 +133,8 @@ class ModelServer:
         options = self.options
         self._pool = WorkerPool(options.workers)
         self._manager = ModelManager(
-            *(self._pool, options.batching, options.session, self._metrics, self._log), self._on_change
+            *(self._pool, options.batching, options.session, self._metrics, self._log),
+            *(self._on_change, options.drain_seconds),
         )
         # Known before the first request can come: what is being loaded is unavailable, not unknown.
         self._manager.configure(options.models)

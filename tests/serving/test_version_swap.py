@@ -97,6 +97,37 @@ def test_a_request_under_way_keeps_its_version(start_server, connect, toy_models
         calls.wait_for(1, "END")
 
 
+def test_a_request_without_end_does_not_hold_its_version(start_server, connect, toy_models, model_base):
+    with start_server("--model-base", model_base, "--drain-seconds", "0.5", *FAST) as server:
+        calls = connect(server.target)
+        inputs = {"query": np.array([b"a"], object), "seconds": np.array(1e6)}
+        errors: list[grpc.RpcError] = []
+
+        def ask() -> None:
+            try:
+                calls.predict(signature="sleep", inputs=inputs, timeout=None)
+            except grpc.RpcError as error:
+                errors.append(error)
+
+        endless = [threading.Thread(target=ask) for _ in range(4)]  # more than there are workers
+        for thread in endless:
+            thread.start()
+        server.wait_for_requests(4)
+        push(toy_models, model_base, 2)
+        calls.wait_for(1, "END")
+        for thread in endless:
+            thread.join(20)
+        assert [error.code() for error in errors] == [grpc.StatusCode.UNAVAILABLE] * 4
+        assert {error.details() for error in errors} == {
+            "Version 1 of model default was unloaded before the answer was there; try again."
+        }
+        assert calls.predict().model_spec.version.value == 2  # and the workers are free again
+        push(toy_models, model_base, 3)
+        calls.wait_for(3)
+        [event] = [line for line in server.log() if line["event"] == "cancelled"]
+        assert event["requests"] == 4
+
+
 def test_rollback_by_removing_the_version(start_server, connect, toy_models, model_base):
     push(toy_models, model_base, 2)
     with start_server("--model-base", model_base, *FAST) as server:

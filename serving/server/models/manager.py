@@ -15,23 +15,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from serving.server.models.config import ModelConfig
-from serving.server.models.directory import check_room_for, find_versions, fingerprint, size_in_bytes
+from serving.server.models.directory import find_versions, fingerprint
+from serving.server.models.loading import as_request_error, load_session
 from serving.server.models.servable import Servable
 from serving.server.models.versions import ModelVersions, Version
-from serving.server.models.warm_up import warm_up
 from serving.server.requests.batching import BatchingOptions
 from serving.server.requests.metrics import Metrics
 from serving.server.requests.observer import RequestLog
 from serving.server.requests.worker_pool import WorkerPool
 from serving.server.status import Code, RequestError, State, invalid_argument, not_found
-from xtr_tf.errors import InputError
-from xtr_tf.runtime import (
-    SavedModelSession,
-    SessionOptions,
-    StatusError,
-    release_free_memory,
-    release_unused_code,
-)
+from xtr_tf.runtime import SessionOptions
 
 _T = TypeVar("_T")
 
@@ -46,6 +39,7 @@ class ModelManager:
         metrics: Where loads and batches are counted.
         log: Where changes of state are written.
         on_change: Called after a version's state has changed.
+        drain_seconds: How long requests in progress may hold a version that is to go.
     """
 
     def __init__(
@@ -56,6 +50,7 @@ class ModelManager:
         metrics: Metrics,
         log: RequestLog,
         on_change: Callable[[], None] = lambda: None,
+        drain_seconds: float = 30.0,
     ) -> None:
         self.models: dict[str, ModelVersions] = {}
         self._pool = pool
@@ -64,6 +59,7 @@ class ModelManager:
         self._metrics = metrics
         self._log = log
         self._on_change = on_change
+        self._drain_seconds = drain_seconds
         self._leaving: list[ModelVersions] = []
         self._applying: set[asyncio.Task[None]] = set()
         self._refreshing = asyncio.Lock()
@@ -74,6 +70,11 @@ class ModelManager:
     def is_ready(self) -> bool:
         """Whether every configured model has a version that answers."""
         return all(model.loaded for model in self.models.values())
+
+    @property
+    def _answers(self) -> bool:
+        """Whether any model answers requests."""
+        return any(model.loaded for model in (*self.models.values(), *self._leaving))
 
     @property
     def depth(self) -> int:
@@ -204,9 +205,11 @@ class ModelManager:
         started = time.perf_counter()
         files = await self._on_loader(lambda: fingerprint(path))
         try:
-            session, warmed = await self._on_loader(lambda: self._load_session(path))
+            session, warmed = await self._on_loader(
+                lambda: load_session(path, self._session_options, beside_others=self._answers)
+            )
         except Exception as error:
-            version.refuse(_as_request_error(error), files)
+            version.refuse(as_request_error(error), files)
         else:
             version.servable = Servable(
                 *(name, number, session, self._pool, self._batching), self._metrics.batch_observer(name)
@@ -216,28 +219,15 @@ class ModelManager:
         self._metrics.observe_load(name, version.error is None, time.perf_counter() - started)
         self._changed(name, version)
 
-    def _load_session(self, path: Path) -> tuple[SavedModelSession, int]:
-        check_room_for(size_in_bytes(path))
-        session = SavedModelSession(path, options=self._session_options)
-        try:
-            warmed = warm_up(session)
-        except Exception as error:
-            session.close()
-            reason = _as_request_error(error)
-            raise RequestError(reason.code, f"Warm-up failed: {reason.message}") from None
-        # The first run of each signature leaves tens of megabytes of scratch behind, and loading as a
-        # whole runs code that requests do not.
-        release_free_memory()
-        release_unused_code()
-        return session, warmed
-
     async def _unload(self, version: Version) -> None:
         servable, version.servable = version.servable, None
         assert servable is not None
         version.state = State.UNLOADING
         self._changed(servable.name, version)
-        await servable.drain()
-        await self._on_loader(servable.session.close)
+        # A call without a deadline must not hold up every later version, and a rollback with them.
+        if left := await servable.drain(self._drain_seconds):
+            self._log.event("cancelled", model=servable.name, version=version.number, requests=left)
+        await self._on_loader(servable.close)
         version.state = State.END
         self._changed(servable.name, version)
 
@@ -255,13 +245,3 @@ class ModelManager:
 
     async def _on_loader(self, call: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._loader, call)
-
-
-def _as_request_error(error: Exception) -> RequestError:
-    if isinstance(error, RequestError):
-        return error
-    if isinstance(error, StatusError):
-        return RequestError(Code(error.code), error.message)
-    if isinstance(error, InputError):
-        return RequestError(Code.INVALID_ARGUMENT, str(error))
-    return RequestError(Code.INTERNAL, f"{type(error).__name__}: {error}")

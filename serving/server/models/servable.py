@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import numpy as np
@@ -45,6 +45,7 @@ class Servable:
         self._leases = 0
         self._unused = asyncio.Event()
         self._unused.set()
+        self._is_closing = False
         self._batcher: Batcher | None = None
         default = session.signatures.get(DEFAULT_SIGNATURE)
         if default is not None and batching.max_batch_size > 1 and _is_batchable(default):
@@ -79,16 +80,29 @@ class Servable:
             outputs = await self._pool.run(partial(self._run, call.signature.name, call.inputs))
         return {name: outputs[name] for name in call.outputs}
 
-    async def drain(self) -> None:
-        """Waits until no request uses the version any more."""
-        await self._unused.wait()
+    async def drain(self, seconds: float) -> int:
+        """Waits until no request uses the version any more, or for so long; returns how many still do."""
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._unused.wait(), seconds)
+        return self._leases
+
+    def close(self) -> None:
+        """Frees the model. Requests that still use it fail as UNAVAILABLE: another version may answer."""
+        self._is_closing = True
+        self.session.close(cancel=True)
 
     def _run(self, signature: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         try:
             return self.session.run(signature, inputs)
-        except StatusError as error:
-            raise RequestError(Code(error.code), error.message) from None
-        except InputError as error:
+        except (StatusError, InputError) as error:
+            if self._is_closing:
+                raise RequestError(
+                    Code.UNAVAILABLE,
+                    f"Version {self.version} of model {self.name} was unloaded before the answer was there; "
+                    "try again.",
+                ) from None
+            if isinstance(error, StatusError):
+                raise RequestError(Code(error.code), error.message) from None
             raise RequestError(Code.INVALID_ARGUMENT, str(error)) from None
 
 

@@ -27,11 +27,12 @@ MAX_REQUESTS = 1000
 _MAX_ELEMENTS = 1 << 24
 
 
-def warm_up(session: SavedModelSession) -> int:
+def warm_up(session: SavedModelSession, background: bool = False) -> int:
     """Runs every warm-up request of a loaded model and returns how many there were.
 
     The first call of a signature is seconds of TensorFlow's work on one core, so signatures are
-    warmed at the same time, each with its own requests in their order.
+    warmed at the same time, each with its own requests in their order; in the background one after the
+    other, on the threads for loading.
 
     Raises:
         RequestError: The file is damaged or too long, or a request in it fails.
@@ -45,8 +46,9 @@ def warm_up(session: SavedModelSession) -> int:
     by_signature: dict[str, list[Any]] = {}
     for request in requests:
         by_signature.setdefault(request.model_spec.signature_name, []).append(request)
-    with ThreadPoolExecutor(thread_name_prefix="warm-up") as threads:
-        for _ in threads.map(partial(_replay, session), by_signature.values()):
+    threads_wanted = 1 if background else len(by_signature) or 1
+    with ThreadPoolExecutor(threads_wanted, thread_name_prefix="warm-up") as threads:
+        for _ in threads.map(partial(_replay, session, background), by_signature.values()):
             pass  # raises what a thread raised
     return len(requests)
 
@@ -62,10 +64,10 @@ def _parse(record: bytes, file: Path) -> Any:
     return log.predict_log.request
 
 
-def _replay(session: SavedModelSession, requests: Sequence[Any]) -> None:
+def _replay(session: SavedModelSession, background: bool, requests: Sequence[Any]) -> None:
     for request in requests:
         call = decode_request(request, session, _MAX_ELEMENTS)
-        session.run(call.signature.name, call.inputs)
+        session.run_checked(call.signature, call.inputs, background=background)
 
 
 def read_records(file: Path) -> Iterator[bytes]:
