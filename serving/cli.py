@@ -86,6 +86,9 @@ def serve(
         ),
     ] = False,
     log_sampling: Annotated[float, typer.Option(help="Share of requests to log.")] = 0.01,
+    strict_json: Annotated[
+        bool, typer.Option("--strict-json", help="Answer null over REST for numbers that are not finite.")
+    ] = False,
     prefer_tensor_content: Annotated[
         bool, typer.Option("--prefer-tensor-content", help="Answer with numbers as raw bytes.")
     ] = False,
@@ -127,6 +130,7 @@ def serve(
         log_sampling=log_sampling,
         tls=_tls(tls_cert, tls_key, tls_client_ca),
         token_file=token_file,
+        strict_json=strict_json,
         prefer_tensor_content=prefer_tensor_content,
         playground=playground,
     )

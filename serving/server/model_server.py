@@ -48,6 +48,7 @@ class ServerOptions:
         log_sampling: Share of requests that are logged.
         tls: Certificates, or None for plain text.
         token_file: Bearer tokens, or None for no check.
+        strict_json: Whether REST answers `null` for numbers that are not finite.
         prefer_tensor_content: Whether answers carry numbers as raw bytes.
         playground: Whether the page to try things out is served.
     """
@@ -67,6 +68,7 @@ class ServerOptions:
     log_sampling: float = 0.01
     tls: TlsFiles | None = None
     token_file: Path | None = None
+    strict_json: bool = False
     prefer_tensor_content: bool = False
     playground: bool = False
 
@@ -153,6 +155,7 @@ class ModelServer:
             playground = Playground(predictor, lambda: self._manager.models) if options.playground else None
             api = RestApi(
                 *(predictor, observer, self._tokens, self._metrics, options.rest_timeout_seconds),
+                options.strict_json,
                 playground.pages() if playground else {},
                 playground.routes() if playground else {},
             )

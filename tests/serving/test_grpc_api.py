@@ -42,6 +42,12 @@ def test_other_signatures_and_defaults_of_inputs(calls):
     assert calls.predict(signature="search", inputs=inputs).outputs["scores"].float_val[0] == 9
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.int16])
+def test_integers_of_another_width_are_taken_where_they_fit(calls, dtype):
+    inputs = {"query": np.array([b"a"], object), "top_k": np.array(3, dtype)}
+    assert ids(calls.predict(signature="search", inputs=inputs)) == [b"v3:a"] * 3
+
+
 def test_outputs_can_be_chosen(calls):
     assert list(calls.predict(output_filter=("scores",)).outputs) == ["scores"]
 
@@ -102,7 +108,15 @@ BAD_REQUESTS = [
     (
         {"inputs": {"query": np.array([1.0], np.float32)}},
         CODE.INVALID_ARGUMENT,
-        "Expects arg[0] to be string but float is provided",
+        "Expects arg[0] to be string but float is provided (input `query`)",
+    ),
+    (
+        {
+            "signature": "search",
+            "inputs": {"query": np.array([b"a"], object), "top_k": np.array(1 << 31, np.int64)},
+        },
+        CODE.INVALID_ARGUMENT,
+        "Expects arg[2] to be int32 but int64 is provided (input `top_k`)",
     ),
     (
         {"inputs": {"query": np.array([[b"a"]], object)}},

@@ -92,6 +92,12 @@ def test_not_a_number_and_infinities_are_numbers():
         ({"inputs": ["a"]}, TWO, "inputs is a plain value/list, but expecting an object"),
         ({"inputs": {"query": ["a"]}}, TWO, "Missing named input: k in 'inputs' object."),
         (
+            {"inputs": {"query": ["a"], "kk": 1}},
+            TWO,
+            "Unknown input: kk in 'inputs' object; did you mean k? Signature s takes query, k.",
+        ),
+        ({"inputs": {"query": ["a"], "other": 1}}, QUERY, "Unknown input: other in 'inputs' object."),
+        (
             {"inputs": [1.5]},
             signature(x="int32"),
             "JSON Value: 1.5 Type: Number is not of expected type: int32",
@@ -142,6 +148,21 @@ def test_answers_are_written():
     assert columns["outputs"]["ids"] == [["a", "\ufffd"], ["c", "d"]]
     assert json.loads(encode_outputs({"scores": scores[1:]}, row_format=True)) == {"predictions": [[1, 2]]}
     assert json.loads(encode_outputs({"n": np.array(3)}, row_format=False)) == {"outputs": 3}
+
+
+def test_strict_parsers_get_null_where_a_number_is_not_finite():
+    scores = np.array([[0.2, -np.inf], [np.nan, 2]], np.float32)
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    for outputs, expected in (
+        ({"ids": np.array([1, 2]), "scores": scores}, [[0.2, None], [None, 2.0]]),
+        ({"ids": np.array([1, 2]), "scores": scores.astype(np.float16)[:, 1:]}, [[None], [2.0]]),
+    ):
+        written = encode_outputs(outputs, row_format=False, strict=True)
+        assert json.loads(written, parse_constant=refuse)["outputs"]["scores"] == expected
+    assert encode_outputs({"n": np.array(np.inf)}, False, strict=True) == b'{"outputs":null}'
 
 
 def test_outputs_named_bytes_are_base64():

@@ -45,12 +45,16 @@ class TensorSpec:
         the dtype. Strings may be `str` (encoded as UTF-8) or `bytes`.
         """
         array = self._strings(value) if self.dtype.kind == "O" else self._numbers(value)
+        self.check_shape(array)
+        return array
+
+    def check_shape(self, array: np.ndarray) -> None:
+        """Raises `InputError` unless an array has this shape."""
         if self.shape is not None and not self._fits(array.shape):
             raise InputError(
                 f"Input `{self.name}` must have the shape {self.describe_shape()}. "
                 f"Received: shape {list(array.shape)}."
             )
-        return array
 
     def describe_shape(self) -> str:
         """Returns the shape as text, `?` standing for any size."""

@@ -11,7 +11,7 @@ import numpy as np
 from serving.server.status import Code, RequestError, invalid_argument
 from serving.server.tensor_protos import TensorParsingError, dtype_name, to_array
 from xtr_tf.errors import InputError
-from xtr_tf.runtime import SavedModelSession, Signature
+from xtr_tf.runtime import SavedModelSession, Signature, TensorSpec
 
 DEFAULT_SIGNATURE = "serving_default"
 
@@ -48,17 +48,36 @@ def decode_request(request: Any, session: SavedModelSession, max_elements: int) 
 
 
 def check_arrays(signature: Signature, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Checks types and shapes of a signature's inputs."""
+    """Checks types and shapes of a signature's inputs, and returns them in the signature's order.
+
+    Integers of another width are taken if they fit, which TensorFlow Serving refuses.
+    """
+    checked: dict[str, np.ndarray] = {}
     for position, (alias, spec) in enumerate(signature.inputs.items()):
-        if alias in arrays and arrays[alias].dtype != spec.dtype:
-            raise invalid_argument(
-                f"Expects arg[{position}] to be {dtype_name(spec.dtype)}"
-                f" but {dtype_name(arrays[alias].dtype)} is provided"
-            )
-    try:
-        return signature.check(arrays)
-    except InputError as error:
-        raise invalid_argument(str(error)) from None
+        array = arrays.get(alias)
+        if array is None:
+            continue
+        if array.dtype != spec.dtype:
+            array = _as_integers(array, spec)
+            if array is None:
+                raise invalid_argument(
+                    f"Expects arg[{position}] to be {dtype_name(spec.dtype)}"
+                    f" but {dtype_name(arrays[alias].dtype)} is provided (input `{alias}`)"
+                )
+        try:
+            spec.check_shape(array)
+        except InputError as error:
+            raise invalid_argument(str(error)) from None
+        checked[alias] = array
+    return checked
+
+
+def _as_integers(array: np.ndarray, spec: TensorSpec) -> np.ndarray | None:
+    """Returns integers with the width that the model wants, or None if they do not fit or are none."""
+    if array.dtype.kind not in "iu" or spec.dtype.kind not in "iu":
+        return None
+    converted = array.astype(spec.dtype)
+    return converted if np.array_equal(converted, array) else None
 
 
 def _check_names(signature: Signature, inputs: Mapping[str, Any]) -> None:

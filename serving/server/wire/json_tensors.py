@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import difflib
 import json
 import math
 from collections.abc import Mapping
@@ -59,12 +60,19 @@ def decode_inputs(document: Mapping[str, Any], signature: Signature) -> tuple[di
     raise invalid_argument("Missing 'inputs' or 'instances' key")
 
 
-def encode_outputs(outputs: Mapping[str, np.ndarray], row_format: bool) -> bytes:
-    """Writes an answer in the format of its request; one output stands alone, several are named."""
-    columns = {name: _to_json(name, array) for name, array in outputs.items()}
-    single = next(iter(columns.values())) if len(columns) == 1 else None
+def encode_outputs(outputs: Mapping[str, np.ndarray], row_format: bool, strict: bool = False) -> bytes:
+    """Writes an answer in the format of its request; one output stands alone, several are named.
+
+    Args:
+        outputs: Arrays by name.
+        row_format: Whether the request was in row format.
+        strict: Whether numbers that are not finite become `null`. TensorFlow Serving writes `NaN` and
+            `-Infinity`, which JSON does not know.
+    """
+    columns = {name: _to_json(name, array, strict) for name, array in outputs.items()}
+    answer = next(iter(columns.values())) if len(columns) == 1 else columns
     if not row_format:
-        return _dump({"outputs": columns if single is None else single})
+        return _dump({"outputs": answer})
     rows: int | None = None
     for name, array in outputs.items():
         if array.ndim == 0:
@@ -74,8 +82,8 @@ def encode_outputs(outputs: Mapping[str, np.ndarray], row_format: bool) -> bytes
                 f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: {rows}"
             )
         rows = len(array)
-    if single is not None:
-        return _dump({"predictions": single})
+    if len(columns) == 1:
+        return _dump({"predictions": answer})
     return _dump(
         {"predictions": [{name: values[row] for name, values in columns.items()} for row in range(rows or 0)]}
     )
@@ -120,6 +128,13 @@ def _decode_columns(inputs: Any, signature: Signature) -> dict[str, np.ndarray]:
                 "input tensors required as per tensorinfo_map"
             )
         inputs = {next(iter(signature.inputs)): inputs}
+    for name in inputs.keys() - signature.inputs.keys():
+        nearest = difflib.get_close_matches(name, signature.inputs, n=1)
+        meant = f"; did you mean {nearest[0]}?" if nearest else "."
+        raise invalid_argument(
+            f"Unknown input: {name:.100} in 'inputs' object{meant}"
+            f" Signature {signature.name} takes {', '.join(signature.inputs)}."
+        )
     arrays = {}
     for name, spec in signature.inputs.items():
         if name in inputs:
@@ -218,7 +233,12 @@ def _decode_base64(text: str) -> bytes:
         raise invalid_argument("Unable to base64 decode") from None
 
 
-def _to_json(name: str, array: np.ndarray) -> Any:
+def _to_json(name: str, array: np.ndarray, strict: bool) -> Any:
+    if strict and array.dtype.kind == "f" and not np.isfinite(array).all():
+        finite = np.isfinite(array)
+        values = np.array(_to_json(name, np.where(finite, array, array.dtype.type(0)), strict), object)
+        values[~finite] = None
+        return values.tolist()
     if array.dtype == np.float32:
         # Through text, for the shortest digits of a float32: as a float64, 0.2 is 0.20000000298….
         return array.astype(str).astype(np.float64).tolist()

@@ -56,6 +56,7 @@ class RestApi:
         tokens: Who may come in.
         metrics: Shown under `/monitoring/prometheus/metrics`.
         timeout_seconds: After this long a request is given up with DEADLINE_EXCEEDED.
+        strict_json: Whether numbers that are not finite become `null`.
         pages: Fixed answers by path, open to all: they hold no data.
         routes: Further endpoints by path, for POST.
     """
@@ -67,6 +68,7 @@ class RestApi:
         tokens: BearerTokens,
         metrics: Metrics,
         timeout_seconds: float,
+        strict_json: bool = False,
         pages: Mapping[str, HttpResponse] | None = None,
         routes: Mapping[str, Route] | None = None,
     ) -> None:
@@ -75,6 +77,7 @@ class RestApi:
         self._tokens = tokens
         self._metrics = metrics
         self._timeout = timeout_seconds
+        self._strict = strict_json
         self._pages = pages or {}
         self._routes = routes or {}
 
@@ -140,7 +143,7 @@ class RestApi:
             return ModelCall(signature, check_arrays(signature, arrays), tuple(signature.outputs))
 
         prediction = await self._predictor.predict(target, decode, record)
-        return HttpResponse(encode_outputs(prediction.outputs, row_format))
+        return HttpResponse(encode_outputs(prediction.outputs, row_format, self._strict))
 
     def _status(self, target: Target, record: RequestRecord) -> dict[str, Any]:
         return _to_dict(status_response(self._predictor.states(target, record)))
