@@ -14,6 +14,8 @@ from serving.server.requests.worker_pool import WorkerPool
 from serving.server.status import Code, RequestError
 from xtr_tf.errors import InputError
 
+OUTPUTS = ("y", "z")
+
 
 class Model:
     """Squares its input; can be held up, and refuses negative numbers."""
@@ -23,12 +25,13 @@ class Model:
         self.gate = threading.Event()
         self.gate.set()
 
-    def __call__(self, inputs):
+    def __call__(self, inputs, outputs=OUTPUTS):
         self.gate.wait(10)
         self.batches.append(len(inputs["x"]))
         if (inputs["x"] < 0).any():
             raise RequestError(Code.INVALID_ARGUMENT, "negative")
-        return {"y": inputs["x"] ** 2, "z": inputs["x"] + 1}
+        answer = {"y": inputs["x"] ** 2, "z": inputs["x"] + 1}
+        return {name: answer[name] for name in outputs}
 
 
 def rows(*values: float) -> dict[str, np.ndarray]:
@@ -38,7 +41,7 @@ def rows(*values: float) -> dict[str, np.ndarray]:
 async def held_up(model: Model, batcher: Batcher, *requests: dict[str, np.ndarray]) -> list[asyncio.Task]:
     """Submits one request that occupies the only thread, and then others that have to wait."""
     model.gate.clear()
-    tasks = [asyncio.create_task(batcher.run(request)) for request in (rows(100), *requests)]
+    tasks = [asyncio.create_task(batcher.run(request, OUTPUTS)) for request in (rows(100), *requests)]
     await asyncio.sleep(0.05)
     return tasks
 
@@ -116,6 +119,51 @@ def test_a_bad_request_fails_alone():
     run(test)
 
 
+def test_one_bad_request_among_many_is_found_by_halving():
+    async def test(pool, model):
+        batcher = Batcher(pool, model, BatchingOptions(max_batch_size=32, max_enqueued_batches=2))
+        tasks = await held_up(model, batcher, *(rows(-1 if value == 21 else value) for value in range(32)))
+        model.gate.set()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [index for index, answer in enumerate(answers[1:]) if isinstance(answer, Exception)] == [21]
+        assert [answer["y"].tolist() for answer in answers[1:22]] == [[value**2] for value in range(21)]
+        assert model.batches == [1, 32, 16, 16, 8, 8, 4, 4, 2, 2, 1, 1]
+
+    run(test)
+
+
+def test_many_bad_requests_take_a_bounded_number_of_calls_before_others_have_their_turn():
+    async def test(pool, model):
+        batcher = Batcher(pool, model, BatchingOptions(max_batch_size=32, max_enqueued_batches=2))
+        tasks = await held_up(model, batcher, *(rows(-1) for _ in range(31)), rows(5))
+        later = asyncio.create_task(pool.run(lambda: len(model.batches)))
+        await asyncio.sleep(0)
+        model.gate.set()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert sum(isinstance(answer, RequestError) for answer in answers) == 31
+        assert answers[-1]["y"].tolist() == [25]  # nobody fails for others, whatever it takes
+        assert await later <= 2 + 4 * 6
+        assert len(model.batches) <= 2 + 4 * 6 + 32
+
+    run(test)
+
+
+def test_requests_for_different_outputs_are_run_together():
+    async def test(pool, model):
+        batcher = Batcher(pool, model, BatchingOptions())
+        model.gate.clear()
+        asked = [["y"], ["z"], ["z", "y"], []]
+        tasks = [asyncio.create_task(batcher.run(rows(value), asked[value])) for value in range(4)]
+        await asyncio.sleep(0.05)
+        model.gate.set()
+        answers = await asyncio.gather(*tasks)
+        assert [list(answer) for answer in answers] == asked
+        assert answers[2]["y"].tolist() == [4]
+        assert model.batches == [1, 3]
+
+    run(test)
+
+
 def test_rows_of_other_shapes_are_not_joined():
     async def test(pool, model):
         batcher = Batcher(pool, model, BatchingOptions())
@@ -132,9 +180,9 @@ def test_rows_of_other_shapes_are_not_joined():
 
 def test_a_model_that_loses_rows_is_run_request_by_request():
     async def test(pool, model):
-        def truncating(inputs):
+        def truncating(inputs, outputs):
             model.gate.wait(10)
-            return {"y": inputs["x"][:1]}
+            return dict.fromkeys(outputs, inputs["x"][:1])
 
         batcher = Batcher(pool, truncating, BatchingOptions())
         tasks = await held_up(model, batcher, rows(1), rows(2))
@@ -149,11 +197,11 @@ def test_a_full_queue_refuses_at_once():
         batcher = Batcher(pool, model, BatchingOptions(max_batch_size=2, max_enqueued_batches=2))
         tasks = await held_up(model, batcher, rows(1, 2), rows(3, 4))
         with pytest.raises(RequestError, match="queue to which this task was submitted is full") as caught:
-            await asyncio.wait_for(batcher.run(rows(5)), 1)
+            await asyncio.wait_for(batcher.run(rows(5), OUTPUTS), 1)
         assert caught.value.code is Code.RESOURCE_EXHAUSTED
         model.gate.set()
         assert len(await asyncio.gather(*tasks)) == 3
-        assert (await batcher.run(rows(6)))["y"].tolist() == [36]
+        assert (await batcher.run(rows(6), OUTPUTS))["y"].tolist() == [36]
 
     run(test)
 
@@ -178,11 +226,13 @@ def test_work_whose_caller_has_gone_is_not_begun():
 def test_a_request_waits_for_company_no_longer_than_told():
     async def test(pool, model):
         patient = Batcher(pool, model, BatchingOptions(max_batch_size=3, batch_timeout_micros=300_000_000))
-        full = asyncio.gather(*(patient.run(rows(value)) for value in range(3)))
+        full = asyncio.gather(*(patient.run(rows(value), OUTPUTS) for value in range(3)))
         await asyncio.wait_for(full, 30)  # full: no need to wait
         batcher = Batcher(pool, model, BatchingOptions(max_batch_size=3, batch_timeout_micros=200_000))
         start = time.monotonic()
-        await asyncio.wait_for(asyncio.gather(batcher.run(rows(1)), batcher.run(rows(2))), 30)
+        await asyncio.wait_for(
+            asyncio.gather(batcher.run(rows(1), OUTPUTS), batcher.run(rows(2), OUTPUTS)), 30
+        )
         assert time.monotonic() - start > 0.15
         assert model.batches == [3, 2]
 
@@ -194,7 +244,7 @@ def test_many_requests_in_any_order_get_their_own_answers():
         batcher = Batcher(pool, model, BatchingOptions(max_batch_size=7, max_enqueued_batches=1000))
         generator = np.random.default_rng(0)
         requests = [rows(*generator.integers(0, 100, generator.integers(1, 5))) for _ in range(500)]
-        answers = await asyncio.gather(*map(batcher.run, requests))
+        answers = await asyncio.gather(*(batcher.run(request, ["y"]) for request in requests))
         for request, answer in zip(requests, answers, strict=True):
             np.testing.assert_array_equal(answer["y"], request["x"] ** 2)
         assert len(model.batches) < len(requests) / 2

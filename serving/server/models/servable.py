@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -49,7 +49,7 @@ class Servable:
         self._batcher: Batcher | None = None
         default = session.signatures.get(DEFAULT_SIGNATURE)
         if default is not None and batching.max_batch_size > 1 and _is_batchable(default):
-            self._batcher = Batcher(pool, partial(self._run, DEFAULT_SIGNATURE), batching, observe_batch)
+            self._batcher = Batcher(pool, partial(self._run, default), batching, observe_batch)
 
     @property
     def depth(self) -> int:
@@ -75,10 +75,8 @@ class Servable:
             RequestError: The model refused or failed, or too much is waiting.
         """
         if self._batcher is not None and call.signature.name == DEFAULT_SIGNATURE and _has_rows(call.inputs):
-            outputs = await self._batcher.run(call.inputs)
-        else:
-            outputs = await self._pool.run(partial(self._run, call.signature.name, call.inputs))
-        return {name: outputs[name] for name in call.outputs}
+            return await self._batcher.run(call.inputs, call.outputs)
+        return await self._pool.run(partial(self._run, call.signature, call.inputs, call.outputs))
 
     async def drain(self, seconds: float) -> int:
         """Waits until no request uses the version any more, or for so long; returns how many still do."""
@@ -91,9 +89,11 @@ class Servable:
         self._is_closing = True
         self.session.close(cancel=True)
 
-    def _run(self, signature: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _run(
+        self, signature: Signature, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]
+    ) -> dict[str, np.ndarray]:
         try:
-            return self.session.run(signature, inputs)
+            return self.session.run_checked(signature, inputs, outputs)
         except (StatusError, InputError) as error:
             if self._is_closing:
                 raise RequestError(

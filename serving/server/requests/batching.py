@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from xtr_tf.errors import InputError
 
 Arrays = Mapping[str, np.ndarray]
 Outcome = dict[str, np.ndarray] | Exception
+#: The model call: inputs to the outputs named, which share their first dimension.
+Run = Callable[[Arrays, Sequence[str]], dict[str, np.ndarray]]
 
 # Fields of `BatchingParameters` that are wrapped integers, by their number from 1.
 _WRAPPED = ("max_batch_size", "batch_timeout_micros", "max_enqueued_batches", "num_batch_threads")
@@ -114,11 +116,15 @@ def batching_parameters_class() -> type:
 @dataclasses.dataclass
 class _Task:
     inputs: Arrays
+    outputs: Sequence[str]
     rows: int
     future: asyncio.Future[dict[str, np.ndarray]]
+    alone: bool = False
 
     def joins(self, other: _Task) -> bool:
         """Whether both can be rows of the same arrays."""
+        if self.alone or other.alone:
+            return False
         return all(array.shape[1:] == other.inputs[name].shape[1:] for name, array in self.inputs.items())
 
 
@@ -127,7 +133,7 @@ class Batcher:
 
     Args:
         pool: Threads to run on.
-        run: The model call: arrays to arrays that share their first dimension.
+        run: The model call.
         options: Bounds.
         observe: Called with the rows of every batch that is run.
     """
@@ -135,7 +141,7 @@ class Batcher:
     def __init__(
         self,
         pool: WorkerPool,
-        run: Callable[[Arrays], dict[str, np.ndarray]],
+        run: Run,
         options: BatchingOptions,
         observe: Callable[[int], None] = lambda rows: None,
     ) -> None:
@@ -154,11 +160,12 @@ class Batcher:
         """Rows that wait."""
         return self._rows
 
-    async def run(self, inputs: Arrays) -> dict[str, np.ndarray]:
+    async def run(self, inputs: Arrays, outputs: Sequence[str]) -> dict[str, np.ndarray]:
         """Runs one request's rows, together with others'.
 
         Args:
             inputs: Arrays already checked, `[rows, ...]` each with the same number of rows.
+            outputs: Those to return.
 
         Raises:
             RequestError: RESOURCE_EXHAUSTED when the queue is full.
@@ -170,7 +177,7 @@ class Batcher:
                 Code.RESOURCE_EXHAUSTED,
                 "The batch scheduling queue to which this task was submitted is full",
             )
-        task = _Task(inputs, rows, asyncio.get_running_loop().create_future())
+        task = _Task(inputs, outputs, rows, asyncio.get_running_loop().create_future())
         self._tasks.append(task)
         self._rows += rows
         self._schedule()
@@ -217,10 +224,17 @@ class Batcher:
                 rows += task.rows
         return batch
 
-    def call(self, batch: list[_Task]) -> Callable[[], list[Outcome]]:
+    def call(self, batch: list[_Task]) -> Callable[[], list[Outcome | None]]:
         """Returns the call that a thread has to make for a batch."""
         self._observe(sum(task.rows for task in batch))
-        return partial(_run_batch, self._run, [task.inputs for task in batch], [task.rows for task in batch])
+        return partial(_run_batch, self._run, batch)
+
+    def put_back(self, task: _Task) -> None:
+        """Has a request run again, alone, when its turn comes."""
+        task.alone = True
+        self._tasks.append(task)
+        self._rows += task.rows
+        self._schedule()
 
     def job_ended(self) -> None:
         """Lets the next batch go."""
@@ -235,7 +249,7 @@ class _BatchJob:
         self._batcher = batcher
         self._batch: list[_Task] = []
 
-    def begin(self) -> Callable[[], list[Outcome]] | None:
+    def begin(self) -> Callable[[], list[Outcome | None]] | None:
         self._batch = self._batcher.take()
         if not self._batch:
             self._batcher.job_ended()
@@ -248,29 +262,52 @@ class _BatchJob:
         for task, outcome in zip(self._batch, outcomes, strict=True):
             if task.future.done():
                 continue
-            if isinstance(outcome, BaseException):
+            if outcome is None:
+                self._batcher.put_back(task)
+            elif isinstance(outcome, BaseException):
                 task.future.set_exception(outcome)
             else:
                 task.future.set_result(outcome)
 
 
-def _run_batch(
-    run: Callable[[Arrays], dict[str, np.ndarray]], inputs: list[Arrays], rows: list[int]
-) -> list[Outcome]:
-    """Runs on a thread: one call for all, or, if that fails, one call each."""
-    if len(inputs) == 1:
-        return [_outcome(run, inputs[0])]
-    joined = {name: np.concatenate([arrays[name] for arrays in inputs]) for name in inputs[0]}
-    outputs = _outcome(run, joined)
+def _run_batch(run: Run, batch: list[_Task]) -> list[Outcome | None]:
+    """Runs on a thread: one call for all, or, where that fails, a search for those that it fails for.
+
+    Halves are tried until every failure has been found. One costs two calls for each halving; with many,
+    most calls would fail, so they are bounded. What is still undecided then has no outcome yet.
+    """
+    outcomes: list[Outcome | None] = [None] * len(batch)
+    calls_left = 1 + 4 * len(batch).bit_length()
+    undecided = deque([range(len(batch))])
+    while undecided and calls_left:
+        part = undecided.popleft()
+        calls_left -= 1
+        found = _run_together(run, [batch[index] for index in part])
+        if found is None:
+            middle = len(part) // 2
+            undecided.extend((part[:middle], part[middle:]))
+            continue
+        for index, outcome in zip(part, found, strict=True):
+            outcomes[index] = outcome
+    return outcomes
+
+
+def _run_together(run: Run, tasks: list[_Task]) -> Sequence[Outcome] | None:
+    """Runs some requests as one call; returns None if it failed and may not for a part of them."""
+    if len(tasks) == 1:
+        return [_outcome(run, tasks[0].inputs, tasks[0].outputs)]
+    names = tuple(sorted({name for task in tasks for name in task.outputs}))
+    joined = {name: np.concatenate([task.inputs[name] for task in tasks]) for name in tasks[0].inputs}
+    rows = [task.rows for task in tasks]
+    outputs = _outcome(run, joined, names)
     if isinstance(outputs, Exception) or any(len(array) != sum(rows) for array in outputs.values()):
-        return [_outcome(run, arrays) for arrays in inputs]
-    bounds = np.cumsum(rows)[:-1]
-    pieces = {name: np.split(array, bounds) for name, array in outputs.items()}
-    return [{name: pieces[name][index] for name in pieces} for index in range(len(inputs))]
+        return None
+    pieces = {name: np.split(array, np.cumsum(rows)[:-1]) for name, array in outputs.items()}
+    return [{name: pieces[name][index] for name in task.outputs} for index, task in enumerate(tasks)]
 
 
-def _outcome(run: Callable[[Arrays], dict[str, np.ndarray]], inputs: Arrays) -> Outcome:
+def _outcome(run: Run, inputs: Arrays, outputs: Sequence[str]) -> Outcome:
     try:
-        return run(inputs)
+        return run(inputs, outputs)
     except Exception as error:
         return error

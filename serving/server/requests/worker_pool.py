@@ -12,7 +12,9 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+_T = TypeVar("_T")
 
 
 class Job(Protocol):
@@ -58,11 +60,11 @@ class WorkerPool:
         self._waiting.append(job)
         self._dispatch()
 
-    async def run(self, call: Callable[[], Any]) -> Any:
+    async def run(self, call: Callable[[], _T]) -> _T:
         """Runs one call and returns what it returns; given up in the queue if the caller is cancelled."""
-        job = _Call(call, self._loop.create_future())
-        self.submit(job)
-        return await job.future
+        future: asyncio.Future[_T] = self._loop.create_future()
+        self.submit(_Call(call, future))
+        return await future
 
     def close(self) -> None:
         """Waits for running calls and ends the threads."""
