@@ -25,6 +25,9 @@ _CHANNEL_OPTIONS = (
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
+    # Behind a name with several addresses, all of them answer; gRPC's own choice is the first that does.
+    ("grpc.lb_policy_name", "round_robin"),
+    ("grpc.dns_min_time_between_resolutions_ms", 10_000),
 )
 _FIRST_DELAY, _LONGEST_DELAY = 0.1, 2.0
 

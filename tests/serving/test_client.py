@@ -62,6 +62,24 @@ def test_any_signature_can_be_run(client):
     assert list(prediction.outputs["document_ids"].values) == [b"v3:a", b"v3:b"]
 
 
+def test_several_servers_behind_one_name_share_the_calls(start_server, toy_models, model_base):
+    with start_server("--model-base", toy_models) as one, start_server("--model-base", model_base) as other:
+        target = f"ipv4:127.0.0.1:{one.port},127.0.0.1:{other.port}"
+        with Client(target) as client:
+            one.wait_until(lambda: {client.search("a").versions[0] for _ in range(4)} == {1, 3})
+            versions = [client.search("a").versions[0] for _ in range(20)]
+            assert versions.count(3) == 10
+            other.process.send_signal(signal.SIGTERM)
+            other.process.wait(20)
+            assert {client.search("a").versions for _ in range(10)} == {(3,)}
+
+        async def ask() -> list[int]:
+            async with AsyncClient(target) as asynchronous:
+                return [(await asynchronous.search("a")).versions[0] for _ in range(10)]
+
+        assert set(asyncio.run(ask())) == {3}
+
+
 def test_versions_labels_and_status(server, client):
     assert client.status() == {3: "AVAILABLE"}
     with Client(server.target, version=3) as named:
