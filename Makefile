@@ -72,7 +72,7 @@ bench-train: setup parity-env ## Compare the training step's speed and memory wi
 	@$(PYTHON) -W ignore benchmarks/train/run.py $(ARGS)
 
 bench-serve: setup ## Measure latency, load, batching and swaps of the server beside in-process calls
-	@$(PYTHON) -W ignore benchmarks/serve/run.py
+	@$(PYTHON) -W ignore benchmarks/serve/run.py $(ARGS)
 
 bench-search: setup ## Compare search with FAISS, xtr-warp-rs, fast-plaid and the XTR notebook
 	@$(PYTHON) -W ignore benchmarks/search/run.py $(ARGS)

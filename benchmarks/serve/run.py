@@ -20,9 +20,11 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
+from against import checked_out, measure_against
 from report import Report
 from server import COMMAND, HERE, client, serving
 from soak import measure_soak
+from swap import measure_swaps
 
 from serving.client import Client
 
@@ -36,6 +38,8 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=3000, help="requests a load")
     parser.add_argument("--soak", type=int, default=100_000, help="requests of the soak")
     parser.add_argument("--soak-minutes", type=float, default=30, help="when to give up on the soak")
+    parser.add_argument("--against", metavar="COMMIT", help="also measure the server of an earlier commit")
+    parser.add_argument("--only", choices=("all", "against", "swaps"), default="all", help="a part of it")
     options = parser.parse_args()
     make_models(options.folder)
     with Report(options.folder / "report.txt") as report:
@@ -47,6 +51,22 @@ def main() -> None:
 
 def measure(options: argparse.Namespace, report: Report) -> None:
     atlas, million = options.folder / "atlas", options.folder / "million"
+    compared = {}
+    if options.against and options.only != "swaps":
+        ratio = measure_against(options.against, atlas, options.requests, report)
+        compared["qps16_ratio"] = f"{ratio:.2f}"
+    if options.only != "against":
+        if options.against:
+            tree = checked_out(options.against, options.folder)
+            report.say(f"with the server of {options.against}:")
+            measure_swaps(atlas / "1", options.folder, report, tree)
+            report.say("with this one:")
+        swap_max_ms, _ = measure_swaps(atlas / "1", options.folder, report)
+        compared["swap_max_ms"] = f"{swap_max_ms:.0f}"
+    found = "".join(f" {name}={value}" for name, value in compared.items())
+    if options.only != "all":
+        report.say(f"RESULT bench-serve{found}")
+        return
     start_s = measure_start(atlas, report)
     query_cli_s = measure_command(atlas, report)
     overhead_ms = measure_overhead(options, atlas, report)
@@ -57,7 +77,8 @@ def measure(options: argparse.Namespace, report: Report) -> None:
     failed, ratio = measure_soak(options.folder, options.soak, options.soak_minutes, report)
     report.say(
         f"RESULT bench-serve grpc_overhead_ms={overhead_ms:.2f} batching_gain={gain:.2f} "
-        f"soak_failed={failed} rss_ratio={ratio:.3f} start_s={start_s:.1f} query_cli_s={query_cli_s:.2f}"
+        f"soak_failed={failed} rss_ratio={ratio:.3f} start_s={start_s:.1f} "
+        f"query_cli_s={query_cli_s:.2f}{found}"
     )
 
 

@@ -37,10 +37,19 @@ class Server:
 
 
 @contextmanager
-def serving(base: Path, *flags: str) -> Iterator[Server]:
-    """Runs a server until the end of the block; its models have been tried when the block begins."""
+def serving(base: Path, *flags: str, tree: Path | None = None) -> Iterator[Server]:
+    """Runs a server until the end of the block; its models have been tried when the block begins.
+
+    Args:
+        base: Its models.
+        flags: Of `xtr-tf serve`.
+        tree: Whose code to run, this one's by default.
+    """
     command = [COMMAND, "serve", "--model-base", str(base), "--port", "0", "--rest-port", "0", *flags]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    environment = {**os.environ, "PYTHONPATH": str(tree or HERE.parents[1])}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    )
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
