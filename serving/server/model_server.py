@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import ipaddress
 import signal
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -18,7 +20,7 @@ from serving.server.requests.metrics import Metrics
 from serving.server.requests.observer import RequestLog, RequestObserver
 from serving.server.requests.worker_pool import WorkerPool
 from serving.server.status import RequestError
-from serving.server.wire.credentials import BearerTokens, TlsFiles
+from serving.server.wire.credentials import Access, BearerTokens, Certificates, TlsFiles, Watched
 from serving.server.wire.grpc_server import GrpcServer
 from serving.server.wire.grpc_services import ModelService, PredictionService
 from serving.server.wire.http_server import HttpServer
@@ -26,6 +28,8 @@ from serving.server.wire.playground import Playground
 from serving.server.wire.rest_api import RestApi, render_error
 from xtr_tf.errors import InputError
 from xtr_tf.runtime import SessionOptions
+
+_CREDENTIAL_SECONDS = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +52,8 @@ class ServerOptions:
         log_sampling: Share of requests that are logged.
         tls: Certificates, or None for plain text.
         token_file: Bearer tokens, or None for no check.
+        admin_token_file: Bearer tokens of those who may change the configuration by a request. Without it
+            whoever may ask may do that, too, if the server listens to this machine only; else nobody.
         strict_json: Whether REST answers `null` for numbers that are not finite.
         prefer_tensor_content: Whether answers carry numbers as raw bytes.
         playground: Whether the page to try things out is served.
@@ -68,6 +74,7 @@ class ServerOptions:
     log_sampling: float = 0.01
     tls: TlsFiles | None = None
     token_file: Path | None = None
+    admin_token_file: Path | None = None
     strict_json: bool = False
     prefer_tensor_content: bool = False
     playground: bool = False
@@ -104,10 +111,15 @@ class ModelServer:
         self.options = options
         self.port = 0
         self.rest_port: int | None = None
-        self._tokens = BearerTokens.read(options.token_file) if options.token_file else BearerTokens()
+        self._access = Access(
+            _read_tokens(options.token_file),
+            _read_tokens(options.admin_token_file),
+            open_reload=_is_loopback(options.host),
+        )
+        self._certificates = Certificates(options.tls) if options.tls else None
         self._log = RequestLog(options.log_sampling, log)
         self._metrics = Metrics()
-        self._admission = Admission(options.limits.max_concurrent)
+        self._admission = Admission(options.limits.max_concurrent, options.limits.max_total_bytes)
         self._stopping = asyncio.Event()
 
     async def run(self, announce: Callable[[ModelServer], None] = lambda server: None) -> None:
@@ -123,7 +135,7 @@ class ModelServer:
         try:
             await self._load_models()
             announce(self)
-            polling = [asyncio.create_task(task) for task in self._polling()]
+            polling = [asyncio.create_task(task) for task in (*self._polling(), self._poll_credentials())]
             await self._stopping.wait()
             for task in polling:
                 task.cancel()
@@ -145,8 +157,8 @@ class ModelServer:
         self._grpc = GrpcServer(
             PredictionService(predictor, options.prefer_tensor_content),
             ModelService(predictor, self._manager.apply),
-            *(observer, self._tokens, options.limits),
-            options.tls.grpc_credentials() if options.tls else None,
+            *(observer, self._access, options.limits),
+            self._certificates.grpc_credentials() if self._certificates else None,
         )
         self._watch_queues()
         self.port = await self._grpc.start(options.host, options.port)
@@ -154,13 +166,13 @@ class ModelServer:
         if options.rest_port is not None:
             playground = Playground(predictor, lambda: self._manager.models) if options.playground else None
             api = RestApi(
-                *(predictor, observer, self._tokens, self._metrics, options.rest_timeout_seconds),
+                *(predictor, observer, self._access, self._metrics, options.rest_timeout_seconds),
                 options.strict_json,
                 playground.pages() if playground else {},
                 playground.routes() if playground else {},
             )
-            context = options.tls.ssl_context() if options.tls else None
-            self._http = HttpServer(api.handle, render_error, options.limits.max_message_bytes, context)
+            context = self._certificates.context if self._certificates else None
+            self._http = HttpServer(api.handle, render_error, options.limits, context)
             self.rest_port = await self._http.start(options.host, options.rest_port)
         self._log.event("started", host=options.host, port=self.port, rest_port=self.rest_port)
 
@@ -223,6 +235,28 @@ class ModelServer:
                     refusal = str(error)
                     self._log.event("config_refused", error=refusal)
 
+    async def _poll_credentials(self) -> None:
+        """Takes new tokens and certificates when their files change; those that are no good, never."""
+        options = self.options
+        watched: list[tuple[Watched, Callable[[], None]]] = []
+        for file, tokens in (
+            (options.token_file, self._access.tokens),
+            (options.admin_token_file, self._access.admin_tokens),
+        ):
+            if file is not None:
+                watched.append((Watched([file]), partial(_replace_tokens, tokens, file)))
+        if options.tls is not None and self._certificates is not None:
+            watched.append((Watched(options.tls.paths), self._certificates.reload))
+        while watched:
+            await asyncio.sleep(_CREDENTIAL_SECONDS)
+            for files, reload in watched:
+                if await asyncio.to_thread(files.changed):
+                    try:
+                        await asyncio.to_thread(reload)
+                        self._log.event("credentials_reloaded")
+                    except (InputError, OSError) as error:
+                        self._log.event("credentials_refused", error=str(error))
+
     def _on_change(self) -> None:
         ready = self._manager.is_ready and not self._stopping.is_set()
         asyncio.get_running_loop().create_task(self._grpc.set_health(ready))
@@ -233,6 +267,21 @@ class ModelServer:
         )
         self._metrics.watch("queue_jobs", "Model calls that wait for a thread.", lambda: self._pool.depth)
         self._metrics.watch("queue_rows", "Rows that wait for a batch.", lambda: self._manager.depth)
+
+
+def _read_tokens(file: Path | None) -> BearerTokens:
+    return BearerTokens.read(file) if file is not None else BearerTokens()
+
+
+def _replace_tokens(tokens: BearerTokens, file: Path) -> None:
+    tokens.replace(BearerTokens.read(file))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _versions(numbers: list[int]) -> str:

@@ -13,7 +13,7 @@ from serving.server.requests.limits import Admission, Limits
 from serving.server.requests.metrics import Metrics
 from serving.server.requests.observer import RequestLog, RequestObserver, RequestRecord, request_id_or_new
 from serving.server.status import Code, RequestError
-from serving.server.wire.credentials import BearerTokens
+from serving.server.wire.credentials import Access, BearerTokens, Watched
 from xtr_tf.errors import InputError
 
 LIMITS = Limits(max_text_bytes=10, max_rows=3, max_k_prime=100, max_top_k=5)
@@ -61,7 +61,7 @@ def test_limits_themselves_are_checked():
 
 
 def test_one_request_too_many_is_refused_and_the_place_is_given_back():
-    admission = Admission(1)
+    admission = Admission(1, 100)
     with admission.admit():
         with pytest.raises(RequestError) as caught, admission.admit():
             pass
@@ -69,6 +69,54 @@ def test_one_request_too_many_is_refused_and_the_place_is_given_back():
     with pytest.raises(ValueError, match="x"), admission.admit():
         raise ValueError("x")
     assert admission.in_progress == 0
+
+
+def test_requests_that_are_too_much_together_are_refused():
+    admission = Admission(10, 100)
+    with admission.admit() as place:
+        place.hold(1000)  # one alone is bound by the limit on messages
+    with admission.admit() as first, admission.admit() as second:
+        first.hold(60)
+        with pytest.raises(RequestError, match="busy with 60 bytes of requests") as caught:
+            second.hold(41)
+        assert caught.value.code is Code.RESOURCE_EXHAUSTED
+        second.hold(40)
+        assert admission.bytes_held == 100
+    assert admission.bytes_held == 0
+
+
+def test_who_may_change_the_configuration():
+    admin, user = "Bearer " + "a" * 16, "Bearer " + "u" * 16
+
+    def refusal(check, header) -> Code:
+        with pytest.raises(RequestError) as caught:
+            check(header)
+        return caught.value.code
+
+    access = Access(BearerTokens(["u" * 16]), BearerTokens(["a" * 16]))
+    access.check(user)
+    access.check(admin)
+    access.check_admin(admin)
+    for header in (user, None):
+        assert refusal(access.check_admin, header) is Code.UNAUTHENTICATED
+    assert refusal(access.check, None) is Code.UNAUTHENTICATED
+    Access().check_admin(None)
+    closed = Access(BearerTokens(["u" * 16]), open_reload=False)
+    assert refusal(closed.check_admin, user) is Code.PERMISSION_DENIED
+
+
+def test_changes_of_files_are_noticed(tmp_path):
+    (tmp_path / "a").write_text("1")
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    watched = Watched([tmp_path / "link"])
+    assert not watched.changed()
+    (tmp_path / "b").write_text("2")
+    (tmp_path / "new").symlink_to(tmp_path / "b")
+    (tmp_path / "new").rename(tmp_path / "link")  # as Kubernetes replaces a secret
+    assert watched.changed()
+    assert not watched.changed()
+    (tmp_path / "b").unlink()
+    assert watched.changed()
 
 
 def test_tokens():
@@ -104,7 +152,7 @@ def test_token_files(tmp_path):
 def test_every_end_of_a_request_is_counted_and_logged():
     stream = io.StringIO()
     log, metrics = RequestLog(1.0, stream), Metrics()
-    observer = RequestObserver(Admission(10), metrics, log, {"known"})
+    observer = RequestObserver(Admission(10, 100), metrics, log, {"known"})
 
     def serve(model: str, error: BaseException | None) -> None:
         with observer.observe(RequestRecord("grpc", "Predict", "id1", lambda: "peer", model, 3)):

@@ -54,6 +54,32 @@ def test_overload_is_refused_at_once(small, connect, in_threads):
     assert calls.predict().model_spec.version.value == 3
 
 
+def test_messages_that_do_not_come_give_way_to_those_that_do(start_server, toy_models, connect):
+    # Two megabytes for all, one for each: at most 16 calls are received at once.
+    limits = ("--max-message-mb", "1", "--max-total-mb", "2")
+    with start_server("--model-base", toy_models, *limits) as server:
+        calls = connect(server.target)
+        silent = threading.Event()
+
+        def nothing() -> Iterator[bytes]:
+            silent.wait(60)
+            yield b""
+
+        stream = calls.channel.stream_unary("/tensorflow.serving.PredictionService/Predict")
+        begun = [stream.future(nothing()) for _ in range(40)]
+        try:
+            assert calls.predict(timeout=20).model_spec.version.value == 3
+            ended = [call.code() for call in begun if call.done()]
+            assert len(ended) >= 16
+            assert set(ended) == {CODE.RESOURCE_EXHAUSTED}
+            for _ in range(20):
+                calls.predict(timeout=20)
+        finally:
+            for call in begun:
+                call.cancel()
+            silent.set()
+
+
 def test_work_is_not_begun_after_its_deadline(small, connect, in_threads):
     calls = connect(small.target)
     with blocked(small, calls, 2.0) as blocker:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import socket
 
 import pytest
@@ -19,6 +21,27 @@ def test_row_format(server):
         ]
     }
     assert server.rest(f"{MODEL}/versions/3:predict", {"instances": [{"query": "a"}]})[0] == 200
+
+
+def test_compressed_bodies(server):
+    body = json.dumps({"instances": ["a"]}).encode()
+    packed = gzip.compress(body)
+
+    def ask(content: bytes, encoding: str = "gzip"):
+        return server.rest(f"{MODEL}:predict", content, {"content-encoding": encoding})
+
+    status, answer = ask(packed)
+    assert (status, answer["predictions"][0]["document_ids"][0]) == (200, "v3:a")
+    assert ask(body, "identity")[0] == 200
+    for bad in (body, packed[:-4], packed + b"x", b""):
+        assert ask(bad) == (400, {"error": "The body is not compressed with gzip."})
+    bomb = gzip.compress(b" " * (9 << 20))
+    assert len(bomb) < 1 << 20
+    assert ask(bomb)[0] == 413
+    assert ask(packed, "br") == (
+        415,
+        {"error": "A body may be compressed with gzip only. Received: br."},
+    )
 
 
 def test_column_format(server):

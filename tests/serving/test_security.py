@@ -142,6 +142,76 @@ def test_the_client_speaks_tls_and_sends_its_token(mutual, keys, command, tmp_pa
     assert "v3:a" in ended.stdout, ended.stderr
 
 
+def reload_nothing(calls, token: str | None) -> grpc.StatusCode:
+    """Asks for an empty list of models, and returns how that ended; an admin is told that it is no list."""
+    metadata = (("authorization", f"Bearer {token}"),) if token else ()
+    try:
+        calls.raw("HandleReloadConfigRequest", b"", "ModelService", metadata=metadata)
+    except grpc.RpcError as error:
+        return error.code()
+    return CODE.OK
+
+
+def test_the_configuration_is_changed_by_admins_only(start_server, connect, toy_models, tmp_path):
+    (tmp_path / "tokens").write_text(TOKEN + "\n")
+    (tmp_path / "admins").write_text("a" * 20 + "\n")
+    files = ("--token-file", tmp_path / "tokens", "--admin-token-file", tmp_path / "admins")
+    with start_server("--model-base", toy_models, *files) as server:
+        calls = connect(server.target)
+        assert calls.predict(metadata=AUTHORIZED)
+        assert calls.predict(metadata=(("authorization", f"Bearer {'a' * 20}"),))
+        assert reload_nothing(calls, None) is CODE.UNAUTHENTICATED
+        assert reload_nothing(calls, TOKEN) is CODE.UNAUTHENTICATED
+        assert reload_nothing(calls, "a" * 20) is CODE.INVALID_ARGUMENT
+
+        # New tokens are taken without a restart, and bad files are not.
+        (tmp_path / "admins").write_text("b" * 20 + "\n")
+        server.wait_until(lambda: reload_nothing(calls, "b" * 20) is CODE.INVALID_ARGUMENT)
+        assert reload_nothing(calls, "a" * 20) is CODE.UNAUTHENTICATED
+        (tmp_path / "tokens").write_text("short\n")
+        server.wait_until(lambda: [line for line in server.log() if line["event"] == "credentials_refused"])
+        assert calls.predict(metadata=AUTHORIZED)
+
+
+def test_a_server_for_others_has_no_reload_by_request_unless_it_has_admins(start_server, connect, toy_models):
+    with start_server("--model-base", toy_models, "--host", "0.0.0.0") as server:
+        calls = connect(server.target)
+        assert calls.predict().model_spec.version.value == 3
+        assert reload_nothing(calls, None) is CODE.PERMISSION_DENIED
+
+
+def test_new_certificates_are_taken_without_a_restart(start_server, connect, toy_models, keys, tmp_path):
+    def put(name: str) -> None:
+        for kind in ("crt", "key"):
+            (tmp_path / f".new.{kind}").write_bytes((keys / f"{name}.{kind}").read_bytes())
+            (tmp_path / f".new.{kind}").rename(tmp_path / f"server.{kind}")
+
+    def presented() -> dict[str, bytes]:
+        address = ("127.0.0.1", server.rest_port)
+        grpc_address = ("127.0.0.1", server.port)
+        return {
+            "rest": ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(address)),
+            "grpc": ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(grpc_address)),
+        }
+
+    def expected(name: str) -> dict[str, bytes]:
+        certificate = ssl.PEM_cert_to_DER_cert((keys / f"{name}.crt").read_text())
+        return {"rest": certificate, "grpc": certificate}
+
+    put("server")
+    files = ("--tls-cert", tmp_path / "server.crt", "--tls-key", tmp_path / "server.key")
+    with start_server("--model-base", toy_models, *files) as server:
+        assert presented() == expected("server")
+        before = secure_calls(connect, server, keys)
+        assert before.predict().model_spec.version.value == 3
+        put("stranger")
+        server.wait_until(lambda: presented() == expected("stranger"))
+        assert before.predict().model_spec.version.value == 3  # a connection that is there stays
+        (tmp_path / "server.crt").write_text("damaged")
+        server.wait_until(lambda: [line for line in server.log() if line["event"] == "credentials_refused"])
+        assert presented() == expected("stranger")
+
+
 @pytest.mark.parametrize(("client", "authority"), [(None, "ca"), ("stranger", "ca"), ("client", "stranger")])
 def test_bad_certificates_are_turned_away(mutual, connect, keys, client, authority):
     calls = secure_calls(connect, mutual, keys, client, authority)

@@ -34,6 +34,7 @@ class Limits:
             the memory that scoring needs grows with this product.
         max_top_k: Documents to return for a query.
         max_concurrent: Requests in progress at once, waiting ones included.
+        max_total_bytes: Their messages, all together.
     """
 
     max_message_bytes: int = 8 << 20
@@ -42,6 +43,7 @@ class Limits:
     max_k_prime: int = 200_000
     max_top_k: int = 10_000
     max_concurrent: int = 256
+    max_total_bytes: int = 256 << 20
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -74,17 +76,23 @@ class Limits:
 
 
 class Admission:
-    """Counts the requests in progress and refuses one too many.
+    """Counts the requests in progress, and their bytes, and refuses what is too much.
 
     Used only from the event loop, so it needs no lock.
+
+    Args:
+        max_concurrent: Requests at once.
+        max_bytes: What they may have sent, all together.
     """
 
-    def __init__(self, max_concurrent: int) -> None:
+    def __init__(self, max_concurrent: int, max_bytes: int) -> None:
         self._max = max_concurrent
+        self._max_bytes = max_bytes
         self.in_progress = 0
+        self.bytes_held = 0
 
     @contextmanager
-    def admit(self) -> Iterator[None]:
+    def admit(self) -> Iterator[Place]:
         """Holds one place for a request.
 
         Raises:
@@ -96,10 +104,33 @@ class Admission:
                 f"The server is busy with {self.in_progress} requests; try again later.",
             )
         self.in_progress += 1
+        place = Place(self)
         try:
-            yield
+            yield place
         finally:
             self.in_progress -= 1
+            self.bytes_held -= place.size
+
+    def _take(self, size: int) -> None:
+        if self.bytes_held and self.bytes_held + size > self._max_bytes:
+            raise RequestError(
+                Code.RESOURCE_EXHAUSTED,
+                f"The server is busy with {self.bytes_held} bytes of requests; try again later.",
+            )
+        self.bytes_held += size
+
+
+class Place:
+    """What a request that was admitted has of the server."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self.size = 0
+
+    def hold(self, size: int) -> None:
+        """Counts the bytes of the request's message; raises RESOURCE_EXHAUSTED if all have too many."""
+        self._admission._take(size)
+        self.size += size
 
 
 def _scalar(inputs: Mapping[str, np.ndarray], name: str) -> int:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from serving.server.requests.limits import Admission
+from serving.server.requests.limits import Admission, Place
 from serving.server.requests.metrics import Metrics
 from serving.server.status import Code, RequestError
 from xtr_tf.errors import InputError
@@ -62,13 +62,13 @@ class RequestObserver:
         self._models = models
 
     @contextmanager
-    def observe(self, record: RequestRecord) -> Iterator[None]:
+    def observe(self, record: RequestRecord) -> Iterator[Place]:
         """Serves one request inside: every way it can end becomes a `RequestError` or none."""
         started = time.perf_counter()
         code, message, fault = Code.OK, "", False
         try:
-            with self._admission.admit():
-                yield
+            with self._admission.admit() as place:
+                yield place
         except RequestError as error:
             code, message = error.code, error.message
             raise

@@ -31,12 +31,14 @@ from serving.server.requests.observer import (
     request_id_or_new,
 )
 from serving.server.status import Code, RequestError
-from serving.server.wire.credentials import BearerTokens
+from serving.server.wire.credentials import Access
 from serving.server.wire.grpc_services import ModelService, PredictionService
+from serving.server.wire.receiving import Receiver
 from xtr_tf.errors import InputError
 
 Method = Callable[[Any, RequestRecord], Awaitable[Any]]
 _HEALTH = "/grpc.health.v1.Health/"
+_RELOAD = "HandleReloadConfigRequest"
 
 
 class GrpcServer:
@@ -46,7 +48,7 @@ class GrpcServer:
         prediction: Prediction methods.
         models: Model methods.
         observer: What requests pass through.
-        tokens: Who may come in; health checks always may.
+        access: Who may come in; health checks always may.
         limits: For the size of messages.
         credentials: TLS, or None.
     """
@@ -56,15 +58,17 @@ class GrpcServer:
         prediction: PredictionService,
         models: ModelService,
         observer: RequestObserver,
-        tokens: BearerTokens,
+        access: Access,
         limits: Limits,
         credentials: grpc.ServerCredentials | None = None,
     ) -> None:
         self._observer = observer
+        self._access = access
+        self._receiver = Receiver(max(16, limits.max_total_bytes // limits.max_message_bytes))
         self._credentials = credentials
         self._health = health_aio.HealthServicer()
         self._server = grpc.aio.server(
-            interceptors=(_TokenInterceptor(tokens),) if tokens.required else (),
+            interceptors=(_TokenInterceptor(access),) if access.tokens.required else (),
             options=(
                 ("grpc.max_receive_message_length", limits.max_message_bytes),
                 ("grpc.max_send_message_length", -1),
@@ -76,6 +80,9 @@ class GrpcServer:
                 ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
                 ("grpc.max_concurrent_streams", 4 * limits.max_concurrent),
                 ("grpc.max_metadata_size", 16 << 10),
+                # Clients that keep their connections look for other servers now and then.
+                ("grpc.max_connection_age_ms", 600_000),
+                ("grpc.max_connection_age_grace_ms", 600_000),
             ),
         )
         self._add_service(
@@ -95,7 +102,7 @@ class GrpcServer:
             MODEL_SERVICE,
             {
                 "GetModelStatus": (models.get_model_status, get_model_status_pb2.GetModelStatusRequest),
-                "HandleReloadConfigRequest": (
+                _RELOAD: (
                     models.handle_reload_config,
                     model_management_pb2.ReloadConfigRequest,
                 ),
@@ -135,21 +142,24 @@ class GrpcServer:
 
     def _add_service(self, service: str, methods: dict[str, tuple[Method, Any]]) -> None:
         handlers = {
-            name: grpc.unary_unary_rpc_method_handler(self._handler(name, method, request_type))
+            # A unary call to clients: here a stream, whose message is not received before it is asked for.
+            name: grpc.stream_unary_rpc_method_handler(self._handler(name, method, request_type))
             for name, (method, request_type) in methods.items()
         }
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
 
     def _handler(self, name: str, method: Method, request_type: Any) -> Callable[..., Awaitable[bytes]]:
-        async def handle(raw: bytes, context: grpc.aio.ServicerContext) -> bytes:
-            given = next(
-                (value for key, value in context.invocation_metadata() or () if key == REQUEST_ID_HEADER),
-                None,
-            )
+        async def handle(_: object, context: grpc.aio.ServicerContext) -> bytes:
+            metadata = dict(context.invocation_metadata() or ())
+            given = metadata.get(REQUEST_ID_HEADER)
             record = RequestRecord("grpc", name, request_id_or_new(given), context.peer)
             trailers = ((REQUEST_ID_HEADER, record.request_id),)
             try:
-                with self._observer.observe(record):
+                raw = await self._receiver.receive(context)
+                with self._observer.observe(record) as place:
+                    place.hold(len(raw))
+                    if name == _RELOAD:
+                        self._access.check_admin(metadata.get("authorization"))
                     response = await method(_parse(request_type, raw), record)
                     if given is not None:  # who sent none has nothing to tell it by, save an error's
                         context.set_trailing_metadata(trailers)
@@ -165,22 +175,22 @@ class GrpcServer:
 class _TokenInterceptor(grpc.aio.ServerInterceptor):
     """Turns away requests without a valid token before they are handled."""
 
-    def __init__(self, tokens: BearerTokens) -> None:
-        self._tokens = tokens
+    def __init__(self, access: Access) -> None:
+        self._access = access
 
     async def intercept_service(self, continuation: Any, details: grpc.HandlerCallDetails) -> Any:
         if details.method.startswith(_HEALTH):
             return await continuation(details)
         metadata = dict(details.invocation_metadata or ())
         try:
-            self._tokens.check(metadata.get("authorization"))
+            self._access.check(metadata.get("authorization"))
         except RequestError as error:
-            return grpc.unary_unary_rpc_method_handler(_refusal(error))
+            return grpc.stream_unary_rpc_method_handler(_refusal(error))
         return await continuation(details)
 
 
 def _refusal(error: RequestError) -> Callable[..., Awaitable[bytes]]:
-    async def refuse(raw: bytes, context: grpc.aio.ServicerContext) -> bytes:
+    async def refuse(_: object, context: grpc.aio.ServicerContext) -> bytes:
         await context.abort(error.code.grpc, error.message)
         raise error
 

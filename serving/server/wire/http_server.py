@@ -10,10 +10,12 @@ import asyncio
 import dataclasses
 import http
 import ssl
+import zlib
 from collections.abc import Awaitable, Callable, Mapping
 
 import h11
 
+from serving.server.requests.limits import Limits
 from xtr_tf.errors import InputError
 
 _MAX_CONNECTIONS = 1024
@@ -23,6 +25,7 @@ _IDLE_SECONDS = 60.0
 _HEADER_SECONDS = 10.0
 _BODY_SECONDS = 30.0
 _WRITE_SECONDS = 30.0
+_GZIP = 16 + zlib.MAX_WBITS  # zlib's way to ask for gzip's header and checksum
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,13 +60,39 @@ class _BadRequestError(Exception):
         self.status = status
 
 
+class _Budget:
+    """The bytes of bodies that are being received, of all connections."""
+
+    def __init__(self, max_body_bytes: int, max_total_bytes: int) -> None:
+        self.max_body_bytes = max_body_bytes
+        self._max_total = max_total_bytes
+        self._held = 0
+
+    def check(self, size: int) -> None:
+        """Refuses a body that is too large."""
+        if size > self.max_body_bytes:
+            raise _BadRequestError(
+                413, f"A body may have at most {self.max_body_bytes} bytes on this server."
+            )
+
+    def take(self, size: int) -> None:
+        """Counts bytes that have come, or refuses them if they are too many for now."""
+        if self._held + size > self._max_total:
+            raise _BadRequestError(503, "The server is receiving too much at once; try again later.")
+        self._held += size
+
+    def give_back(self, size: int) -> None:
+        """Counts bytes no more."""
+        self._held -= size
+
+
 class HttpServer:
     """Serves a handler over HTTP or HTTPS.
 
     Args:
         handler: Answers requests; must not raise.
         render_error: Makes the body for an error that never reached the handler.
-        max_body_bytes: Larger bodies are refused with 413, unread.
+        limits: Larger bodies are refused with 413, unread; more of them at once than fit, with 503.
         context: TLS, or None.
     """
 
@@ -71,12 +100,12 @@ class HttpServer:
         self,
         handler: Handler,
         render_error: Callable[[str], bytes],
-        max_body_bytes: int,
+        limits: Limits,
         context: ssl.SSLContext | None = None,
     ) -> None:
         self._handler = handler
         self._render_error = render_error
-        self._max_body_bytes = max_body_bytes
+        self._budget = _Budget(limits.max_message_bytes, limits.max_total_bytes)
         self._context = context
         self._server: asyncio.Server | None = None
         self._connections: set[_Connection] = set()
@@ -112,7 +141,7 @@ class HttpServer:
             connection.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = _Connection(reader, writer, self._handler, self._render_error, self._max_body_bytes)
+        connection = _Connection(reader, writer, self._handler, self._render_error, self._budget)
         self._connections.add(connection)
         try:
             await connection.serve(too_many=len(self._connections) > _MAX_CONNECTIONS)
@@ -129,13 +158,13 @@ class _Connection:
         writer: asyncio.StreamWriter,
         handler: Handler,
         render_error: Callable[[str], bytes],
-        max_body_bytes: int,
+        budget: _Budget,
     ) -> None:
         self._reader = reader
         self._writer = writer
         self._handler = handler
         self._render_error = render_error
-        self._max_body_bytes = max_body_bytes
+        self._budget = budget
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEADER_BYTES)
         address = writer.get_extra_info("peername")
         self._peer = f"{address[0]}:{address[1]}" if isinstance(address, tuple) else ""
@@ -189,8 +218,8 @@ class _Connection:
         self._is_head = event.method == b"HEAD"
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
         declared = headers.get("content-length", "")
-        if declared.isdigit() and int(declared) > self._max_body_bytes:
-            raise self._too_large()
+        if declared.isdigit():
+            self._budget.check(int(declared))
         if self._http.they_are_waiting_for_100_continue:
             await self._write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
         self._busy = True
@@ -198,23 +227,40 @@ class _Connection:
             body = await asyncio.wait_for(self._read_body(), _BODY_SECONDS)
         except asyncio.TimeoutError:
             raise _BadRequestError(408, "The request did not arrive in time.") from None
+        body = self._unpacked(body, headers.get("content-encoding", ""))
         method = "GET" if self._is_head else event.method.decode("ascii")
         return HttpRequest(method, event.target.decode("latin-1"), headers, body, self._peer)
 
+    def _unpacked(self, body: bytes, encoding: str) -> bytes:
+        if encoding in ("", "identity"):
+            return body
+        if encoding not in ("gzip", "x-gzip"):
+            raise _BadRequestError(415, f"A body may be compressed with gzip only. Received: {encoding:.40}.")
+        unpacking = zlib.decompressobj(_GZIP)
+        try:
+            unpacked = unpacking.decompress(body, self._budget.max_body_bytes + 1)
+        except zlib.error:
+            raise _BadRequestError(400, "The body is not compressed with gzip.") from None
+        self._budget.check(len(unpacked))
+        if not unpacking.eof or unpacking.unused_data:
+            raise _BadRequestError(400, "The body is not compressed with gzip.")
+        return unpacked
+
     async def _read_body(self) -> bytes:
         body = bytearray()
-        while True:
-            event = await self._next_event(_BODY_SECONDS, _BODY_SECONDS)
-            if isinstance(event, h11.EndOfMessage):
-                return bytes(body)
-            if not isinstance(event, h11.Data):
-                raise ConnectionResetError
-            body += event.data
-            if len(body) > self._max_body_bytes:
-                raise self._too_large()
-
-    def _too_large(self) -> _BadRequestError:
-        return _BadRequestError(413, f"A body may have at most {self._max_body_bytes} bytes on this server.")
+        try:
+            while True:
+                event = await self._next_event(_BODY_SECONDS, _BODY_SECONDS)
+                if isinstance(event, h11.EndOfMessage):
+                    return bytes(body)
+                if not isinstance(event, h11.Data):
+                    raise ConnectionResetError
+                self._budget.check(len(body) + len(event.data))
+                self._budget.take(len(event.data))
+                body += event.data
+        finally:
+            # From here on the bytes are the request's, and counted as such.
+            self._budget.give_back(len(body))
 
     async def _next_event(self, first_seconds: float, total_seconds: float) -> object:
         """Reads until h11 has an event: the first byte may take longer than the rest."""

@@ -24,7 +24,7 @@ from serving.server.requests.observer import (
     request_id_or_new,
 )
 from serving.server.status import Code, RequestError, invalid_argument
-from serving.server.wire.credentials import BearerTokens
+from serving.server.wire.credentials import Access
 from serving.server.wire.grpc_services import signature_def_map, status_response
 from serving.server.wire.http_server import HttpRequest, HttpResponse
 from serving.server.wire.json_tensors import decode_inputs, encode_outputs, parse_body
@@ -53,7 +53,7 @@ class RestApi:
     Args:
         predictor: Runs the requests.
         observer: What requests pass through.
-        tokens: Who may come in.
+        access: Who may come in.
         metrics: Shown under `/monitoring/prometheus/metrics`.
         timeout_seconds: After this long a request is given up with DEADLINE_EXCEEDED.
         strict_json: Whether numbers that are not finite become `null`.
@@ -65,7 +65,7 @@ class RestApi:
         self,
         predictor: Predictor,
         observer: RequestObserver,
-        tokens: BearerTokens,
+        access: Access,
         metrics: Metrics,
         timeout_seconds: float,
         strict_json: bool = False,
@@ -74,7 +74,7 @@ class RestApi:
     ) -> None:
         self._predictor = predictor
         self._observer = observer
-        self._tokens = tokens
+        self._access = access
         self._metrics = metrics
         self._timeout = timeout_seconds
         self._strict = strict_json
@@ -91,7 +91,8 @@ class RestApi:
         method = request.method if request.method in ("GET", "POST") else "other"
         record = RequestRecord("rest", method, request_id, lambda: request.peer)
         try:
-            with self._observer.observe(record):
+            with self._observer.observe(record) as place:
+                place.hold(len(request.body))
                 response = await self._answer_in_time(request, record)
         except RequestError as error:
             response = HttpResponse(render_error(error.message), error.code.http)
@@ -101,7 +102,7 @@ class RestApi:
         )
 
     async def _answer_in_time(self, request: HttpRequest, record: RequestRecord) -> HttpResponse:
-        self._tokens.check(request.headers.get("authorization"))
+        self._access.check(request.headers.get("authorization"))
         try:
             return await asyncio.wait_for(self._dispatch(request, record), self._timeout)
         except asyncio.TimeoutError:
