@@ -189,6 +189,7 @@ def query(
     k_prime: Annotated[int | None, typer.Option(help="Tokens that each query token retrieves.")] = None,
     language: Annotated[list[str] | None, typer.Option(help="Only documents in this language.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show which token found which.")] = False,
+    with_text: Annotated[bool, typer.Option("--text", help="Show the documents' texts, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per query.")] = False,
     timeout: Annotated[float, typer.Option(help="Seconds to wait.")] = 10.0,
     tls: Annotated[bool, typer.Option("--tls", help="Encrypt, trusting the system's authorities.")] = False,
@@ -215,15 +216,17 @@ def query(
     options = SearchOptions(k_prime=k_prime, top_k=top_k, languages=language)
     with client:
         try:
-            results = client.search_batch(text, options, "explain" if explain else "search")
+            # Only explanations come with texts.
+            results = client.search_batch(text, options, "explain" if explain or with_text else "search")
         except ClientError as error:
             raise InputError(
                 f"{error.message.rstrip('.')}. Received: {error.code.name} from {server}."
             ) from None
+    shown = (("text",) if explain or with_text else ()) + (("matches",) if explain else ())
     if as_json:
-        _print_json(results)
+        _print_json(results, shown)
     else:
-        _print_results(results)
+        _print_results(results, shown)
 
 
 def _credentials(tls: bool, ca: Path | None, key: Path | None, certificate: Path | None) -> object:
@@ -241,14 +244,19 @@ def _read_token(file: Path) -> str:
     return words[0]
 
 
-def _print_json(results: list[SearchResult]) -> None:
+def _print_json(results: list[SearchResult], shown: tuple[str, ...]) -> None:
     import dataclasses
 
     for result in results:
-        typer.echo(json.dumps(dataclasses.asdict(result), ensure_ascii=False))
+        fields = dataclasses.asdict(result)
+        for document in fields["documents"]:
+            # What was not asked for is left out rather than empty.
+            for name in {"text", "matches"}.difference(shown):
+                del document[name]
+        typer.echo(json.dumps(fields, ensure_ascii=False))
 
 
-def _print_results(results: list[SearchResult]) -> None:
+def _print_results(results: list[SearchResult], shown: tuple[str, ...]) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -260,10 +268,10 @@ def _print_results(results: list[SearchResult]) -> None:
         if not result.documents:
             console.print("nothing found", style="dim")
         for rank, hit in enumerate(result.documents, start=1):
-            _print_hit(console, rank, hit)
+            _print_hit(console, rank, hit, shown)
 
 
-def _print_hit(console: Console, rank: int, hit: Hit) -> None:
+def _print_hit(console: Console, rank: int, hit: Hit, shown: tuple[str, ...]) -> None:
     from rich.text import Text
 
     line = Text(f"{rank:>2} ")
@@ -274,7 +282,9 @@ def _print_hit(console: Console, rank: int, hit: Hit) -> None:
     if hit.language:
         line.append(f" {hit.language}", style="green")
     console.print(line)
-    if hit.matches:
+    if "text" in shown and "matches" not in shown:
+        console.print(hit.text, markup=False)
+    if "matches" in shown:
         console.print(_alignment(hit.matches), soft_wrap=False)
 
 

@@ -95,9 +95,9 @@ def browse(retriever_server, tmp_path_factory):
     # Screenshots are kept where this says, for people.
     folder = Path(os.environ.get("XTR_TF_SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
 
-    def run(name: str, fragment: dict[str, str], *flags: str) -> tuple[str, str, Path]:
+    def run(name: str, asked: dict[str, str], *flags: str) -> tuple[str, str, Path]:
         """Returns the page's elements, what its console said, and a screenshot."""
-        address = f"http://127.0.0.1:{retriever_server.rest_port}/#{urllib.parse.urlencode(fragment)}"
+        address = f"http://127.0.0.1:{retriever_server.rest_port}/?{urllib.parse.urlencode(asked)}"
         screenshot = folder / f"{name}.png"
         common = ("--virtual-time-budget=15000", "--window-size=1000,1400", *flags)
         page = open_page(address, *common, "--dump-dom")
@@ -115,6 +115,12 @@ def test_the_page_shows_answers(browse):
     assert 'class="token imputed"' in page
     assert re.search(r"5 documents in \d+\.\d ms on the server, \d+ ms in all · version 1", page)
     assert screenshot.stat().st_size > 20_000
+
+
+def test_an_answer_can_be_sent_by_its_address(browse):
+    page, _, _ = browse("sent", {"q": QUERY, "model": "whole", "top": "2", "languages": "de fr"})
+    assert page.count("<article>") == 2
+    assert set(re.findall(r'class="badge">(\w+)<', page)) <= {"de", "fr"}
 
 
 def test_the_page_shows_errors(browse):

@@ -37,6 +37,16 @@ def test_json(query, retriever_server):
     assert [result["query"] for result in results] == ["a river", "mountain"]
     assert len(results[0]["documents"]) == 5
     assert results[0]["versions"] == [1]
+    assert set(results[0]["documents"][0]) == {"id", "score", "title", "language"}
+
+
+def test_texts_are_shown_when_asked_for(query, retriever_server):
+    arguments = ("a river", "--model", "whole", "--top-k", "1", "--text")
+    [document] = json.loads(query(*arguments, "--json", server=retriever_server).stdout)["documents"]
+    assert set(document) == {"id", "score", "title", "language", "text"}
+    assert document["text"]
+    shown = query(*arguments, server=retriever_server).stdout
+    assert document["text"].split() == shown.split()[-len(document["text"].split()) :]
 
 
 def test_language_filter(query, retriever_server):
