@@ -38,6 +38,10 @@ def test_the_directory_is_complete(exact_export):
     card = json.loads((exact_export / "model_card.json").read_text())
     assert card["index"] == {"kind": "exact"}
     assert card["warm_up"] is True
+    memory = card["memory"]
+    files = sum(path.stat().st_size for path in exact_export.rglob("*") if path.is_file())
+    assert files < memory["peak_bytes"] < files + (1 << 30)
+    assert memory["resident_bytes"] > 0
     assert card["versions"]["tensorflow"] == tf.__version__
     assert {case.signature for case in read_reference(exact_export).cases} == SIGNATURES
 

@@ -61,13 +61,15 @@ def export_retriever(
         tf.saved_model.save(retriever, str(staging), signatures=signatures)
         write_reference(staging, reference)
         warm_up = write_warm_up(staging, base.resolve().name, reference.cases)
-        dataclasses.replace(card, warm_up=warm_up).write(staging)
+        card = dataclasses.replace(card, warm_up=warm_up)
+        card.write(staging)
         report = verify_model(staging)
         if not report.passed:
             raise InputError(
                 "The exported model does not give the retriever's answers and was not published: "
                 f"{'; '.join(report.problems[:3])}. Received: {str(final)!r}."
             )
+        dataclasses.replace(card, memory=report.memory).write(staging)
     return Export(final, report)
 
 

@@ -25,7 +25,9 @@ import numpy as np
 from xtr_tf.errors import InputError
 from xtr_tf.retriever.agreement import differences
 from xtr_tf.retriever.reference_cases import OLD_SCORE_TOLERANCE, Reference, read_reference
-from xtr_tf.runtime import SavedModelSession, SessionOptions, StatusError
+from xtr_tf.runtime import SavedModelSession, SessionOptions, StatusError, release_free_memory
+from xtr_tf.runtime.c_library import c_library
+from xtr_tf.runtime.memory import peak_resident_bytes, resident_bytes
 
 _SECONDS_ALLOWED = 3600
 #: What there is to say of a model that was exported before rounding was measured.
@@ -46,6 +48,8 @@ class GateReport:
         op_libraries: File names of the op libraries that the model needed.
         problems: What was wrong, a phrase each.
         old_form: Whether the reference cases say nothing of rounding, so that less could be checked.
+        memory: `peak_bytes` that the process grew by at most while the model was loaded, and
+            `resident_bytes` that it had grown by after all requests.
     """
 
     load_seconds: float
@@ -53,6 +57,7 @@ class GateReport:
     op_libraries: list[str]
     problems: list[str]
     old_form: bool = False
+    memory: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
@@ -72,16 +77,21 @@ def replay(directory: Path, rewrite_graph: bool = False) -> GateReport:
         InputError: The model does not load or has no reference cases.
     """
     reference = read_reference(directory)
+    c_library()  # TensorFlow's own memory is there once, however many models are
+    before = resident_bytes()
     start = time.perf_counter()
     options = SessionOptions(rewrite_graph=rewrite_graph)
     with SavedModelSession(directory, options=options) as session:
         load_seconds = time.perf_counter() - start
+        peak = peak_resident_bytes() - before
         problems = list(problems_of(session, reference))
         libraries = [path.name for path in session.op_libraries]
+        release_free_memory()
+        memory = {"peak_bytes": peak, "resident_bytes": resident_bytes() - before}
     if "tensorflow" in sys.modules:
         problems.append("the process imported Python TensorFlow, so that it proves nothing")
     counts = dict(Counter(case.signature for case in reference.cases))
-    return GateReport(load_seconds, counts, libraries, problems, reference.old_form)
+    return GateReport(load_seconds, counts, libraries, problems, reference.old_form, memory)
 
 
 def problems_of(session: SavedModelSession, reference: Reference) -> Iterator[str]:

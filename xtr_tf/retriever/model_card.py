@@ -28,6 +28,8 @@ class ModelCard:
         defaults: Parameters of requests that name none.
         metrics: Measured quality, if known.
         warm_up: Whether there are warm-up requests.
+        memory: What a process grows by when it loads the version, measured by the gate: `peak_bytes` while
+            it is loaded, `resident_bytes` after it has answered.
         versions: Of the packages that made it.
         created: When, as ISO 8601 in UTC.
     """
@@ -39,6 +41,7 @@ class ModelCard:
     defaults: Mapping[str, Any]
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
     warm_up: bool = False
+    memory: Mapping[str, int] = dataclasses.field(default_factory=dict)
     versions: Mapping[str, str] = dataclasses.field(default_factory=lambda: installed_versions())
     created: str = dataclasses.field(default_factory=lambda: _now())
 

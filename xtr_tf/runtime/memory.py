@@ -15,9 +15,18 @@ def peak_resident_bytes() -> int:
 
     Unlike `getrusage`, it does not count what the process that started this one held.
     """
+    return _status("VmHWM")
+
+
+def resident_bytes() -> int:
+    """Returns the memory that the process holds; 0 where there is no `/proc`."""
+    return _status("VmRSS")
+
+
+def _status(field: str) -> int:
     if not _STATUS.is_file():
         return 0
-    return next(int(line.split()[1]) << 10 for line in _STATUS.open() if line.startswith("VmHWM"))
+    return next(int(line.split()[1]) << 10 for line in _STATUS.open() if line.startswith(field))
 
 
 def release_free_memory() -> None:
