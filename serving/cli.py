@@ -45,6 +45,10 @@ def serve(
         Path | None,
         _model(help="Several models, policies and labels: ModelServerConfig as text."),
     ] = None,
+    require_marker: Annotated[
+        bool,
+        _model("--require-marker", help="Pass over versions without _SUCCESS, which is written last."),
+    ] = False,
     poll_seconds: Annotated[float, _model(help="How often to look for new versions; 0 for never.")] = 1.0,
     workers: Annotated[int, _model(help="Model calls at the same time; 0 for one per core.")] = 0,
     host: Annotated[str, _network(help="Address to bind; 0.0.0.0 to be reached by others.")] = "127.0.0.1",
@@ -120,6 +124,7 @@ def serve(
         host=host,
         port=port,
         rest_port=None if rest_port < 0 else rest_port,
+        require_marker=require_marker,
         poll_seconds=poll_seconds,
         workers=workers,
         batching=batching,
@@ -146,7 +151,7 @@ def serve(
 
 
 def _models(base: Path | None, name: str, file: Path | None) -> tuple[ModelConfig, ...]:
-    from serving.server.models.config import ModelConfig, read_model_configs
+    from serving.server.models.config import OBJECT_STORE, ModelConfig, is_object_store, read_model_configs
 
     if (base is None) == (file is None):
         received = "neither" if base is None else "both"
@@ -156,6 +161,8 @@ def _models(base: Path | None, name: str, file: Path | None) -> tuple[ModelConfi
     if file is not None:
         return tuple(read_model_configs(file))
     assert base is not None
+    if is_object_store(str(base)):
+        raise InputError(f"--model-base: {OBJECT_STORE} Received: {base}.")
     if not base.is_dir():
         raise InputError(f"--model-base must be a directory that exists. Received: {base}.")
     return (ModelConfig(name, base.resolve()),)

@@ -102,6 +102,31 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
+#: The file in a folder that says it is whole, for places where folders do not appear at once.
+MARKER = "_SUCCESS"
+
+
+def marker_of(folder: Path) -> str:
+    """Returns what a folder's marker says: hash and name of every file, in the format of `sha256sum`."""
+    names = sorted(
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != MARKER
+    )
+    return "".join(f"{sha256_of(folder / name)}  {name}\n" for name in names)
+
+
+def differs_from_marker(folder: Path) -> list[str]:
+    """Returns the files of a marked folder that are missing or have another content than its marker says."""
+    different = []
+    for line in (folder / MARKER).read_text(encoding="utf-8").splitlines():
+        digest, _, name = line.partition("  ")
+        path = folder / name
+        if not name or not path.is_file() or sha256_of(path) != digest:
+            different.append(name or line)
+    return different
+
+
 def _check_may_write(directory: Path, overwrite: bool) -> None:
     if directory.exists() and not overwrite:
         raise InputError(

@@ -42,6 +42,7 @@ class ServerOptions:
         host: Address to bind; loopback, unless the server is meant for others.
         port: gRPC port; 0 chooses a free one.
         rest_port: REST port; 0 chooses a free one, None for no REST.
+        require_marker: Whether versions without the file `_SUCCESS`, which is written last, are passed over.
         poll_seconds: How often the models' directories are looked at; 0 for once.
         workers: Model calls at the same time; 0 for one per core.
         batching: Bounds of batches.
@@ -64,6 +65,7 @@ class ServerOptions:
     host: str = "127.0.0.1"
     port: int = 8500
     rest_port: int | None = 8501
+    require_marker: bool = False
     poll_seconds: float = 1.0
     workers: int = 0
     batching: BatchingOptions = dataclasses.field(default_factory=BatchingOptions)
@@ -148,7 +150,7 @@ class ModelServer:
         self._pool = WorkerPool(options.workers)
         self._manager = ModelManager(
             *(self._pool, options.batching, options.session, self._metrics, self._log),
-            *(self._on_change, options.drain_seconds),
+            *(self._on_change, options.drain_seconds, options.require_marker),
         )
         # Known before the first request can come: what is being loaded is unavailable, not unknown.
         self._manager.configure(options.models)

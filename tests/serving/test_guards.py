@@ -212,6 +212,21 @@ def test_a_version_that_does_not_fit_is_refused():
     assert caught.value.code is Code.RESOURCE_EXHAUSTED
 
 
+def test_a_version_needs_what_its_export_measured(tmp_path):
+    (tmp_path / "saved_model.pb").write_bytes(bytes(1000))
+    assert memory.needed_bytes(tmp_path) == 1500
+    card = tmp_path / "model_card.json"
+    for text in ("no card", "[]", "{}", '{"index": 3}'):
+        card.write_text(text)
+        assert memory.needed_bytes(tmp_path) == int(1.5 * (1000 + len(text)))
+    text = json.dumps({"index": {"kind": "scann"}})
+    card.write_text(text)
+    assert memory.needed_bytes(tmp_path) == int(6.5 * (1000 + len(text)))
+    for peak, resident in ((7000, 5000), (5000, 7000)):
+        card.write_text(json.dumps({"memory": {"peak_bytes": peak, "resident_bytes": resident}}))
+        assert memory.needed_bytes(tmp_path) == 7000
+
+
 def test_cached_files_are_free_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "_CGROUP", tmp_path)
     machine = memory.available_bytes()  # no container

@@ -55,6 +55,10 @@ def test_a_full_configuration(tmp_path):
         ('model_config_list { config { base_path: "/a" model_platform: "tensorflow" } }', "has no name"),
         ('model_config_list { config { name: "a" base_path: "/a" } }', "Illegal setting neither"),
         (
+            'model_config_list { config { name: "a" base_path: "gs://b/a" model_platform: "tensorflow" } }',
+            r"Model a: this server reads models from a file system.* base_path\(\)=gs://b/a",
+        ),
+        (
             'model_config_list { config { name: "a" base_path: "/a" model_platform: "caffe" } }',
             "Model a requests unsupported platform caffe",
         ),

@@ -237,6 +237,7 @@ def test_plain_text_is_turned_away(mutual, connect):
     [
         ([], "either --model-base or --model-config-file. Received: neither."),
         (["--model-base", "nowhere"], "--model-base must be a directory that exists"),
+        (["--model-base", "gs://bucket/atlas"], "mount the bucket, or copy versions from it"),
         (["--model-base", "{toy}", "--tls-cert", "{keys}/server.crt"], "TLS needs both"),
         (
             ["--model-base", "{toy}", "--tls-cert", "{keys}/server.crt", "--tls-key", "{keys}/client.key"],

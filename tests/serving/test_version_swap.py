@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import grpc
 import numpy as np
 import pytest
+
+from xtr_tf.files import MARKER, marker_of
 
 FAST = ("--poll-seconds", "0.05")
 
@@ -219,6 +222,38 @@ def test_a_version_copied_in_place_is_taken_once_it_is_whole(start_server, conne
                 assert calls.predict().model_spec.version.value in (1, 2)
         calls.wait_for(2)
         assert calls.predict().model_spec.version.value == 2
+
+
+def test_a_marker_says_that_a_version_is_whole(start_server, connect, toy_models, model_base):
+    def copy_marked(number: int) -> Path:
+        """Copies file by file in place, the marker first, as a careless tool does."""
+        marked = model_base.parent / "marked"
+        shutil.copytree(toy_models / "2", marked)
+        (marked / MARKER).write_text(marker_of(marked))
+        subprocess.run(["sha256sum", "--check", "--quiet", MARKER], cwd=marked, check=True)
+        target = model_base / str(number)
+        (target / "variables").mkdir(parents=True)
+        for path in (marked / MARKER, *(path for path in marked.rglob("*") if path.name != MARKER)):
+            if path.is_file():
+                shutil.copy(path, target / path.relative_to(marked))
+        return target
+
+    with start_server("--model-base", model_base, "--require-marker", *FAST) as server:
+        calls = connect(server.target)
+        with pytest.raises(grpc.RpcError) as caught:  # version 1 has no marker
+            calls.predict()
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+        (model_base / "1" / MARKER).write_text(marker_of(model_base / "1"))
+        calls.wait_for(1)
+        target = model_base / "2"
+        target.mkdir()
+        (target / MARKER).write_text(f"{'0' * 64}  saved_model.pb\n")
+        states = calls.wait_for(2, "END")
+        assert "1 files of the version are missing or not those" in states[2][2]
+        shutil.rmtree(target)
+        copy_marked(3)
+        calls.wait_for(3)
+        assert calls.predict().model_spec.version.value == 3
 
 
 def test_a_start_with_a_broken_newest_version_serves_the_one_before(

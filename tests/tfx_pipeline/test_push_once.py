@@ -14,6 +14,7 @@ from tfx.utils import io_utils, proto_utils
 
 from tfx_pipeline.artifacts import write_model_blessing
 from tfx_pipeline.components.pusher import PushOnceExecutor, newest_version
+from xtr_tf.files import differs_from_marker
 
 
 def push(folder: Path, name: str, corpus: str, created: str, blessed: bool = True) -> Any:
@@ -21,7 +22,8 @@ def push(folder: Path, name: str, corpus: str, created: str, blessed: bool = Tru
     serving = folder / name / "Format-Serving"
     serving.mkdir()
     (serving / "saved_model.pb").write_bytes(b"graph")
-    card = {"corpus": {"sha256": corpus}, "created": created}
+    # When it was made and what memory it took are never quite the same.
+    card = {"corpus": {"sha256": corpus}, "created": created, "memory": {"peak_bytes": len(created)}}
     (serving / "model_card.json").write_text(json.dumps(card))
     blessing = new_artifact(standard_artifacts.ModelBlessing, folder / f"{name}-blessing")
     write_model_blessing(blessing, blessed, ["because"], model, None)
@@ -62,8 +64,32 @@ def test_a_version_appears_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     pushed = push(tmp_path, "first", corpus="a", created="monday")
     assert set(seen) == {""}
     version = Path(pushed.get_string_custom_property("pushed_destination"))
-    assert sorted(path.name for path in version.iterdir()) == ["model_card.json", "saved_model.pb"]
+    assert sorted(path.name for path in version.iterdir()) == [
+        *("_SUCCESS", "model_card.json", "saved_model.pb")
+    ]
+    assert differs_from_marker(version) == []
     assert list((tmp_path / "serving").iterdir()) == [version]
+
+
+def test_in_an_object_store_the_marker_is_written_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+    copy = io_utils.copy_file
+
+    def look_and_copy(*arguments: Any, **options: Any) -> None:
+        seen.append(any((tmp_path / "serving").rglob("_SUCCESS")))
+        copy(*arguments, **options)
+
+    monkeypatch.setattr(io_utils, "copy_file", look_and_copy)
+    monkeypatch.setattr("tfx_pipeline.components.pusher.is_remote", lambda path: True)
+    pushed = push(tmp_path, "first", corpus="a", created="monday")
+    version = Path(pushed.get_string_custom_property("pushed_destination"))
+    assert seen
+    assert not any(seen)
+    assert differs_from_marker(version) == []
+    (version / "saved_model.pb").write_bytes(b"another")
+    assert differs_from_marker(version) == ["saved_model.pb"]
 
 
 def test_what_is_not_blessed_is_not_pushed(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 A run in which nothing changed blesses the same model again, and a refresh of a corpus that did not
 change makes the same model again; TFX would push it, and servers would load again what they serve.
 TFX also copies into the version's own folder, where a server that polls finds a part of it; on a
-local file system a version appears whole.
+local file system a version appears whole, and everywhere a marker with the files' hashes is written last.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from tfx.types import Artifact, artifact_utils
 from tfx.utils import proto_utils
 
 from tfx_pipeline.config import is_remote
+from tfx_pipeline.storage import local_input
+from xtr_tf.files import MARKER, marker_of
 from xtr_tf.retriever.model_card import MODEL_CARD_FILE
 
 _STAGING = ".pushing"
@@ -46,6 +48,7 @@ class PushOnceExecutor(executor.Executor):
             return
         if is_remote(base):
             super().Do(input_dict, output_dict, exec_properties)
+            self._mark(input_dict, output_dict)
         else:
             self._push_whole(input_dict, output_dict, base, destination)
 
@@ -62,11 +65,23 @@ class PushOnceExecutor(executor.Executor):
         destination.filesystem.base_directory = str(staging)
         settings = {"push_destination": proto_utils.proto_to_json(destination)}
         super().Do(input_dict, output_dict, settings)
+        self._mark(input_dict, output_dict)
         pushed = artifact_utils.get_single_instance(output_dict["pushed_model"])
         if version := pushed.get_string_custom_property("pushed_version"):
             place = (staging / version).rename(Path(base, version))
             staging.rmdir()
             self._MarkPushed(pushed, str(place), version)
+
+    def _mark(self, input_dict: dict[str, list[Artifact]], output_dict: dict[str, list[Artifact]]) -> None:
+        """Writes the marker into what was pushed, if anything was."""
+        pushed = artifact_utils.get_single_instance(output_dict["pushed_model"])
+        destination = pushed.get_string_custom_property("pushed_destination")
+        if not destination:
+            return
+        with local_input(self.GetModelPath(input_dict)) as folder:
+            text = marker_of(folder)
+        with tf.io.gfile.GFile(posixpath.join(destination, MARKER), "w") as file:
+            file.write(text)
 
 
 def newest_version(base: str) -> str:
@@ -90,5 +105,6 @@ def _card(folder: str) -> dict[str, Any] | None:
         return None
     with tf.io.gfile.GFile(path) as file:
         card: dict[str, Any] = json.loads(file.read())
-    del card["created"]
+    for name in ("created", "memory"):  # measured, and never quite the same
+        card.pop(name, None)
     return card

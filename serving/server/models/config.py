@@ -6,6 +6,7 @@ Reads and checks configurations; knows nothing of what is on disk or loaded.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,11 @@ from serving.server.status import RequestError, invalid_argument
 from xtr_tf.errors import InputError
 
 _PLATFORM = "tensorflow"
+#: What there is to say of a base path such as `gs://bucket/model`.
+OBJECT_STORE = (
+    "this server reads models from a file system; mount the bucket, or copy versions from it with "
+    "serving/tf_serving/fetch_versions.sh."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +110,12 @@ def model_configs_from_proto(message: Any) -> list[ModelConfig]:
     return configs
 
 
+def is_object_store(path: str) -> bool:
+    """Whether a base path is an address such as `gs://bucket/model`, which this server does not read."""
+    # `Path` makes one slash of two.
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", path) is not None
+
+
 def _model_config(message: Any) -> ModelConfig:
     if not message.name:
         raise invalid_argument("A model in the config list has no name.")
@@ -114,6 +126,8 @@ def _model_config(message: Any) -> ModelConfig:
         )
     if message.model_platform != _PLATFORM:
         raise invalid_argument(f"Model {message.name} requests unsupported platform {message.model_platform}")
+    if is_object_store(message.base_path):
+        raise invalid_argument(f"Model {message.name}: {OBJECT_STORE} base_path()={message.base_path}")
     base_path = Path(message.base_path)
     if not base_path.is_absolute():
         raise invalid_argument(

@@ -6,26 +6,45 @@ be complete or to stay.
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 from serving.server.status import Code, RequestError
+from xtr_tf.files import MARKER, differs_from_marker
 
 #: Name, size and modification time of every file; equal means unchanged.
 Fingerprint = tuple[tuple[str, int, int], ...]
 
 
-def find_versions(base_path: Path) -> dict[int, Path]:
-    """Returns the subdirectories that are named by a number, `{version: path}`."""
+def find_versions(base_path: Path, require_marker: bool = False) -> dict[int, Path]:
+    """Returns the subdirectories that are named by a number, `{version: path}`.
+
+    Args:
+        base_path: Where to look.
+        require_marker: Whether those without a marker are passed over.
+    """
     found: dict[int, Path] = {}
     try:
         entries = list(os.scandir(base_path))
     except OSError:
         return found
     for entry in entries:
-        if entry.name.isascii() and entry.name.isdigit() and entry.is_dir():
+        if not (entry.name.isascii() and entry.name.isdigit() and entry.is_dir()):
+            continue
+        if not require_marker or Path(entry.path, MARKER).is_file():
             found[int(entry.name)] = Path(entry.path)
     return found
+
+
+def check_whole(directory: Path) -> None:
+    """Raises DATA_LOSS if a version has a marker, which is written last, and not the files that it names."""
+    if (directory / MARKER).is_file() and (different := differs_from_marker(directory)):
+        raise RequestError(
+            Code.DATA_LOSS,
+            f"{len(different)} files of the version are missing or not those that its marker names, such as "
+            f"{different[0]}: copy it again.",
+        )
 
 
 def fingerprint(directory: Path) -> Fingerprint:
@@ -47,15 +66,28 @@ def size_in_bytes(directory: Path) -> int:
     return sum(size for _, size, _ in fingerprint(directory))
 
 
-# Loading holds the variables and what is built from them (an index's tables) next to them for a
-# moment; TensorFlow Serving's own estimate is 1.2 times the files.
-_LOADED_TO_FILES = 1.5
+# What a version grows to while it is loaded, in sizes of its files, where its card does not say: ScaNN
+# unpacks its codes and keeps them next to what it is given. TensorFlow Serving's own estimate is 1.2.
+_LOADED_TO_FILES = {"scann": 6.5}
+_LOADED_TO_FILES_OF_OTHERS = 1.5
+_MODEL_CARD = "model_card.json"
 _CGROUP = Path("/sys/fs/cgroup")
 
 
-def check_room_for(files_in_bytes: int) -> None:
-    """Raises RESOURCE_EXHAUSTED if a version with files of that size would not fit next to what runs now."""
-    needed = int(files_in_bytes * _LOADED_TO_FILES)
+def needed_bytes(directory: Path) -> int:
+    """Returns the memory that a version takes: what its export measured, or an estimate by its size."""
+    try:
+        card = json.loads((directory / _MODEL_CARD).read_bytes())
+        if memory := card.get("memory"):
+            return max(int(memory["peak_bytes"]), int(memory["resident_bytes"]))
+        kind = card["index"]["kind"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        kind = ""
+    return int(size_in_bytes(directory) * _LOADED_TO_FILES.get(kind, _LOADED_TO_FILES_OF_OTHERS))
+
+
+def check_room_for(needed: int) -> None:
+    """Raises RESOURCE_EXHAUSTED if a version that needs so much would not fit next to what runs now."""
     available = available_bytes()
     if needed > available:
         raise RequestError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from serving.server.models.directory import check_room_for, size_in_bytes
+from serving.server.models.directory import check_room_for, check_whole, needed_bytes
 from serving.server.models.warm_up import warm_up
 from serving.server.status import Code, RequestError
 from xtr_tf.errors import InputError
@@ -35,7 +35,8 @@ def load_session(
     Returns:
         The model, and how many warm-up requests it has answered.
     """
-    check_room_for(size_in_bytes(directory))
+    check_whole(directory)
+    check_room_for(needed_bytes(directory))
     if beside_others:
         options = dataclasses.replace(options, loading_threads=1)
     session = SavedModelSession(directory, options=options)

@@ -40,6 +40,7 @@ class ModelManager:
         log: Where changes of state are written.
         on_change: Called after a version's state has changed.
         drain_seconds: How long requests in progress may hold a version that is to go.
+        require_marker: Whether versions without a marker, which is written last, are passed over.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class ModelManager:
         log: RequestLog,
         on_change: Callable[[], None] = lambda: None,
         drain_seconds: float = 30.0,
+        require_marker: bool = False,
     ) -> None:
         self.models: dict[str, ModelVersions] = {}
         self._pool = pool
@@ -60,6 +62,7 @@ class ModelManager:
         self._log = log
         self._on_change = on_change
         self._drain_seconds = drain_seconds
+        self._require_marker = require_marker
         self._leaving: list[ModelVersions] = []
         self._applying: set[asyncio.Task[None]] = set()
         self._refreshing = asyncio.Lock()
@@ -178,7 +181,7 @@ class ModelManager:
         self._loader.shutdown()
 
     async def _refresh_model(self, model: ModelVersions) -> None:
-        found = await self._on_loader(lambda: find_versions(model.config.base_path))
+        found = await self._on_loader(lambda: find_versions(model.config.base_path, self._require_marker))
         for number in model.forget(found):
             self._metrics.forget_version(model.config.name, number)
         await self._retry_broken(model, found)
