@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from serving.server.models.config import ModelConfig
     from serving.server.wire.credentials import TlsFiles
 
+_SWITCH_SECONDS = 0.0005
+
 
 def register(app: typer.Typer) -> None:
     """Adds the commands of this package to `xtr-tf`."""
@@ -105,6 +107,7 @@ def serve(
     """Serve models over gRPC and REST with TensorFlow Serving's API, and pick up new versions."""
     import asyncio
     import os
+    import sys
 
     # Read when the C library is loaded, which happens after this.
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = str(int(onednn))
@@ -146,6 +149,8 @@ def serve(
         prefer_tensor_content=prefer_tensor_content,
         playground=playground,
     )
+    # A model's answer must not wait milliseconds for the event loop to give up the interpreter.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     with structured_standard_error() as log:
         asyncio.run(ModelServer(options, log).run(_announce))
 

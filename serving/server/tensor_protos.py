@@ -7,6 +7,7 @@ the shape, which TensorFlow drops in silence.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -34,6 +35,11 @@ _FIELDS = {
     _HALF: "half_val",
     _STRING: "string_val",
 }
+
+
+# Number and kind of the fields that `serialize` writes itself: packed floats and doubles, and strings.
+_WIRE_TAGS = {types_pb2.DT_FLOAT: b"\x2a", types_pb2.DT_DOUBLE: b"\x32", _STRING: b"\x42"}
+_SHORT_VARINTS = [bytes([value]) for value in range(128)]
 
 
 class TensorParsingError(ValueError):
@@ -96,6 +102,46 @@ def fill_proto(proto: Any, array: np.ndarray, as_content: bool = False) -> None:
     if number == _HALF:
         flat = flat.view(np.uint16)
     getattr(proto, _FIELDS[number]).extend(flat.tolist())
+
+
+def serialize(array: np.ndarray, as_content: bool = False) -> bytes:
+    """Returns an array as the bytes of a `TensorProto`; see `fill_proto`.
+
+    Floats and strings, which answers are made of, are written in the wire format directly: a message would
+    copy every value twice, into Python objects and out of them.
+    """
+    number = dtypes.to_number(array.dtype)
+    tag = _WIRE_TAGS.get(number)
+    if tag is None or as_content:
+        serialized: bytes = to_proto(array, as_content).SerializeToString()
+        return serialized
+    dimensions = b"".join(length_delimited(b"\x12", _dimension(size)) for size in array.shape)
+    head = b"\x08" + varint(number) + (length_delimited(b"\x12", dimensions) if dimensions else b"")
+    if number == _STRING:
+        values: list[bytes] = array.ravel().tolist()
+        return head + b"".join([length_delimited(tag, value) for value in values])
+    return head + (length_delimited(tag, array.tobytes()) if array.size else b"")
+
+
+def length_delimited(tag: bytes, content: bytes) -> bytes:
+    """Returns a field of bytes, a string, a message or packed numbers in protobuf's wire format."""
+    size = len(content)
+    return tag + (_SHORT_VARINTS[size] if size < 128 else varint(size)) + content
+
+
+def varint(value: int) -> bytes:
+    """Returns a number that is not negative in protobuf's wire format."""
+    written = bytearray()
+    while value > 127:
+        written.append(value & 127 | 128)
+        value >>= 7
+    written.append(value)
+    return bytes(written)
+
+
+@functools.lru_cache(maxsize=256)
+def _dimension(size: int) -> bytes:
+    return b"\x08" + varint(size) if size else b""
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from serving.server.protos import tensor_pb2
-from serving.server.tensor_protos import TensorParsingError, dtype_name, to_array, to_proto
+from serving.server.tensor_protos import TensorParsingError, dtype_name, serialize, to_array, to_proto
 
 NUMBERS = [
     "float32",
@@ -43,6 +43,17 @@ def test_what_is_written_is_read(dtype, shape, as_content):
     assert again.dtype == array.dtype
     assert again.shape == array.shape
     np.testing.assert_array_equal(again, array)
+
+
+@pytest.mark.parametrize("as_content", [False, True])
+@pytest.mark.parametrize("shape", [*SHAPES, (1, 200), (130,), (0, 300)])
+@pytest.mark.parametrize("dtype", [*NUMBERS, "float16", "object"])
+def test_what_is_serialised_is_the_message(dtype, shape, as_content):
+    array = example(dtype, shape)
+    read = tensor_pb2.TensorProto.FromString(serialize(array, as_content))
+    assert read == to_proto(array, as_content)
+    transposed = array.T
+    assert tensor_pb2.TensorProto.FromString(serialize(transposed)) == to_proto(transposed)
 
 
 def test_tensorflow_agrees():

@@ -163,6 +163,8 @@ class GrpcServer:
                     response = await method(_parse(request_type, raw), record)
                     if given is not None:  # who sent none has nothing to tell it by, save an error's
                         context.set_trailing_metadata(trailers)
+                    if isinstance(response, bytes):
+                        return response
                     serialized: bytes = response.SerializeToString()
                     return serialized
             except RequestError as error:

@@ -6,6 +6,7 @@ answers with the same messages is made here, too.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -17,12 +18,12 @@ from serving.server.protos import (
     get_model_metadata_pb2,
     get_model_status_pb2,
     model_management_pb2,
-    predict_pb2,
+    model_pb2,
 )
 from serving.server.requests.call import decode_request
 from serving.server.requests.observer import RequestRecord
 from serving.server.status import Code, RequestError, invalid_argument
-from serving.server.tensor_protos import fill_proto
+from serving.server.tensor_protos import length_delimited, serialize
 
 _SIGNATURE_DEF = "signature_def"
 
@@ -39,18 +40,22 @@ class PredictionService:
         self._predictor = predictor
         self._as_content = prefer_tensor_content
 
-    async def predict(self, request: Any, record: RequestRecord) -> Any:
-        """Answers a `PredictRequest`."""
+    async def predict(self, request: Any, record: RequestRecord) -> bytes:
+        """Answers a `PredictRequest` with a serialised `PredictResponse`."""
         prediction = await self._predictor.predict(
             Target.from_proto(request), partial(decode_request, request), record
         )
-        response = predict_pb2.PredictResponse()
-        response.model_spec.name = prediction.name
-        response.model_spec.version.value = prediction.version
-        response.model_spec.signature_name = prediction.signature
-        for name, array in prediction.outputs.items():
-            fill_proto(response.outputs[name], array, self._as_content)
-        return response
+        spec = _spec(prediction.name, prediction.version, prediction.signature)
+        # Entries of a map: field 1, with the key in field 1 and the value in field 2.
+        entries = [
+            length_delimited(
+                b"\x0a",
+                length_delimited(b"\x0a", name.encode())
+                + length_delimited(b"\x12", serialize(array, self._as_content)),
+            )
+            for name, array in prediction.outputs.items()
+        ]
+        return b"".join([length_delimited(b"\x12", spec), *entries])
 
     async def get_model_metadata(self, request: Any, record: RequestRecord) -> Any:
         """Answers a `GetModelMetadataRequest`."""
@@ -70,6 +75,14 @@ class PredictionService:
     async def unimplemented(self, request: Any, record: RequestRecord) -> Any:
         """Refuses Classify, Regress and MultiInference: a retriever has no `tf.Example` signatures."""
         raise RequestError(Code.UNIMPLEMENTED, f"{record.method} is not implemented; use Predict.")
+
+
+@functools.lru_cache(maxsize=1024)
+def _spec(name: str, version: int, signature: str) -> bytes:
+    spec = model_pb2.ModelSpec(name=name, signature_name=signature)
+    spec.version.value = version
+    serialized: bytes = spec.SerializeToString()
+    return serialized
 
 
 class ModelService:
