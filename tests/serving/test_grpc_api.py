@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import urllib.request
+
 import grpc
 import numpy as np
 import pytest
@@ -262,3 +264,21 @@ def test_a_request_has_an_id_that_is_returned_and_logged(calls, server):
     assert logged["trace-7"]["code"] == "OK"
     assert logged["trace-7"]["version"] == 3
     assert logged["trace-8"]["error"] == "Missing ModelSpec"
+
+
+def test_a_trace_comes_back_with_the_servers_own_span(calls, server):
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    traceparent = f"00-{trace}-00f067aa0ba902b7-01"
+    predict = calls.channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
+    _, call = predict.with_call(calls.request().SerializeToString(), metadata=(("traceparent", traceparent),))
+    version, returned, span, flags = dict(call.trailing_metadata())["traceparent"].split("-")
+    assert (version, returned, flags) == ("00", trace, "01")
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{server.rest_port}/v1/models/default", headers={"traceparent": traceparent}
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        assert answer.headers["traceparent"].split("-")[1] == trace
+    server.wait_until(
+        lambda: len([line for line in server.log() if line.get("trace_id") == trace]) >= 2,
+    )
+    assert span in {line.get("span_id") for line in server.log()}

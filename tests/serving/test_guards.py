@@ -11,7 +11,13 @@ import pytest
 from serving.server.models import directory as memory
 from serving.server.requests.limits import Admission, Limits
 from serving.server.requests.metrics import Metrics
-from serving.server.requests.observer import RequestLog, RequestObserver, RequestRecord, request_id_or_new
+from serving.server.requests.observer import (
+    RequestLog,
+    RequestObserver,
+    RequestRecord,
+    TraceContext,
+    request_id_or_new,
+)
 from serving.server.status import Code, RequestError
 from serving.server.wire.credentials import Access, BearerTokens, Watched
 from xtr_tf.errors import InputError
@@ -198,6 +204,38 @@ def test_a_callers_request_id_is_kept_if_it_can_be_logged():
     assert request_id_or_new("trace-1.2:3/a") == "trace-1.2:3/a"
     for bad in (None, "", "a b", "x" * 129, 'a"b', "a\nb"):
         assert len(request_id_or_new(bad)) == 32
+
+
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def test_a_trace_is_gone_on_with():
+    trace = TraceContext.read(TRACEPARENT)
+    assert (trace.trace_id, trace.parent_id) == ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7")
+    assert trace.is_sampled
+    assert TraceContext.read(trace.header).parent_id == trace.span_id != trace.parent_id
+    assert not TraceContext.read(TRACEPARENT[:-1] + "0").is_sampled
+    assert TraceContext.read("cc" + TRACEPARENT[2:] + "-what-the-future-brings") is not None
+    for bad in (
+        *(None, "", "00", TRACEPARENT.upper(), TRACEPARENT + "-more", "ff" + TRACEPARENT[2:]),
+        *(TRACEPARENT.replace("4bf92f3577b34da6a3ce929d0e0e4736", "0" * 32), TRACEPARENT[:-4] + "-01"),
+        TRACEPARENT.replace("00f067aa0ba902b7", "0" * 16),
+    ):
+        assert TraceContext.read(bad) is None, bad
+
+
+def test_requests_of_a_recorded_trace_are_logged():
+    stream = io.StringIO()
+    log = RequestLog(0.0, stream)
+    observer = RequestObserver(Admission(10, 100), Metrics(), log, set())
+    for header in (TRACEPARENT, TRACEPARENT[:-1] + "0", None):
+        with observer.observe(RequestRecord("grpc", "Predict", "id", trace=TraceContext.read(header))):
+            pass
+    log.close()
+    [line] = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert line["trace_id"] == "4bf92f3577b34da6a3ce929d0e0e4736"
+    assert line["parent_span_id"] == "00f067aa0ba902b7"
+    assert len(line["span_id"]) == 16
 
 
 def test_long_messages_are_cut():

@@ -26,6 +26,12 @@ from serving.server.status import Code, RequestError
 from xtr_tf.errors import InputError
 
 REQUEST_ID_HEADER = "x-request-id"
+TRACEPARENT_HEADER = "traceparent"
+_TRACEPARENT = re.compile(
+    r"(?P<version>[0-9a-f]{2})-(?P<trace>[0-9a-f]{32})-(?P<parent>[0-9a-f]{16})-(?P<flags>[0-9a-f]{2})"
+    r"(?P<more>-.*)?",
+    re.ASCII,
+)
 _ACCEPTABLE_ID = re.compile(r"[\w.:/+=-]{1,128}", re.ASCII)
 
 
@@ -41,6 +47,45 @@ class RequestRecord:
     version: int | None = None
     signature: str = ""
     rows: int = 0
+    trace: TraceContext | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class TraceContext:
+    """Where a request belongs in a trace that OpenTelemetry or others follow (W3C Trace Context).
+
+    Attributes:
+        trace_id: Of the whole trace, 32 hexadecimal digits.
+        parent_id: Of the caller's span, 16 digits.
+        span_id: Of what this server does for the request.
+        flags: Whether the trace is being recorded, two digits.
+    """
+
+    trace_id: str
+    parent_id: str
+    span_id: str
+    flags: str
+
+    @classmethod
+    def read(cls, traceparent: str | None) -> TraceContext | None:
+        """Reads a `traceparent` header; None if there is none, or none that is valid."""
+        found = _TRACEPARENT.fullmatch(traceparent or "")
+        if found is None or found["version"] == "ff" or (found["version"] == "00" and found["more"]):
+            return None
+        trace_id, parent_id = found["trace"], found["parent"]
+        if not trace_id.strip("0") or not parent_id.strip("0"):
+            return None
+        return cls(trace_id, parent_id, f"{random.getrandbits(64) or 1:016x}", found["flags"])
+
+    @property
+    def header(self) -> str:
+        """The `traceparent` of this server's span, for the answer."""
+        return f"00-{self.trace_id}-{self.span_id}-{self.flags}"
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether the caller records the trace."""
+        return bool(int(self.flags, 16) & 1)
 
 
 class RequestObserver:
@@ -78,17 +123,26 @@ class RequestObserver:
         except Exception as error:
             fault = True
             code, message = Code.INTERNAL, f"The server failed; its log has request {record.request_id}."
-            self._log.event("fault", request_id=record.request_id, error=traceback.format_exc())
+            trace = {"trace_id": record.trace.trace_id} if record.trace else {}
+            self._log.event("fault", request_id=record.request_id, **trace, error=traceback.format_exc())
             raise RequestError(code, message) from error
         finally:
             seconds = time.perf_counter() - started
             model = record.model if record.model in self._models else ""
             self._metrics.observe_request(record.api, record.method, model, code, seconds)
-            if fault or self._log.picks_request():
+            recorded = record.trace is not None and record.trace.is_sampled
+            if fault or recorded or self._log.picks_request():
                 self._write(record, code, message, seconds)
 
     def _write(self, record: RequestRecord, code: Code, message: str, seconds: float) -> None:
         known = {**vars(record), "peer": record.peer()}
+        if (trace := known.pop("trace")) is not None:
+            known |= {
+                "trace_id": trace.trace_id,
+                "span_id": trace.span_id,
+                "parent_span_id": trace.parent_id,
+                "trace_flags": trace.flags,
+            }
         fields = {name: value for name, value in known.items() if value not in ("", None)}
         if message:
             fields["error"] = message
@@ -109,7 +163,8 @@ class RequestLog:
     """Writes events always, and requests by sampling.
 
     Args:
-        sampling: Share of ordinary requests that are written; the server's own faults always are.
+        sampling: Share of ordinary requests that are written; the server's own faults always are, and
+            requests whose callers record a trace of them.
         stream: Where to; standard error by default.
     """
 

@@ -26,8 +26,10 @@ from serving.server.protos import (
 from serving.server.requests.limits import Limits
 from serving.server.requests.observer import (
     REQUEST_ID_HEADER,
+    TRACEPARENT_HEADER,
     RequestObserver,
     RequestRecord,
+    TraceContext,
     request_id_or_new,
 )
 from serving.server.status import Code, RequestError
@@ -152,8 +154,11 @@ class GrpcServer:
         async def handle(_: object, context: grpc.aio.ServicerContext) -> bytes:
             metadata = dict(context.invocation_metadata() or ())
             given = metadata.get(REQUEST_ID_HEADER)
-            record = RequestRecord("grpc", name, request_id_or_new(given), context.peer)
-            trailers = ((REQUEST_ID_HEADER, record.request_id),)
+            trace = TraceContext.read(metadata.get(TRACEPARENT_HEADER))
+            record = RequestRecord("grpc", name, request_id_or_new(given), context.peer, trace=trace)
+            trailers: tuple[tuple[str, str], ...] = ((REQUEST_ID_HEADER, record.request_id),)
+            if trace is not None:
+                trailers = (*trailers, (TRACEPARENT_HEADER, trace.header))
             try:
                 raw = await self._receiver.receive(context)
                 with self._observer.observe(record) as place:
@@ -161,7 +166,9 @@ class GrpcServer:
                     if name == _RELOAD:
                         self._access.check_admin(metadata.get("authorization"))
                     response = await method(_parse(request_type, raw), record)
-                    if given is not None:  # who sent none has nothing to tell it by, save an error's
+                    if (
+                        given is not None or trace is not None
+                    ):  # who sent none has nothing to tell it by, save an error's
                         context.set_trailing_metadata(trailers)
                     if isinstance(response, bytes):
                         return response

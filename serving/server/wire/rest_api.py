@@ -19,8 +19,10 @@ from serving.server.requests.call import DEFAULT_SIGNATURE, ModelCall, check_arr
 from serving.server.requests.metrics import Metrics
 from serving.server.requests.observer import (
     REQUEST_ID_HEADER,
+    TRACEPARENT_HEADER,
     RequestObserver,
     RequestRecord,
+    TraceContext,
     request_id_or_new,
 )
 from serving.server.status import Code, RequestError, invalid_argument
@@ -89,7 +91,8 @@ class RestApi:
         request_id = request_id_or_new(request.headers.get(REQUEST_ID_HEADER))
         # It becomes a metric's label, and clients can invent methods.
         method = request.method if request.method in ("GET", "POST") else "other"
-        record = RequestRecord("rest", method, request_id, lambda: request.peer)
+        trace = TraceContext.read(request.headers.get(TRACEPARENT_HEADER))
+        record = RequestRecord("rest", method, request_id, lambda: request.peer, trace=trace)
         try:
             with self._observer.observe(record) as place:
                 place.hold(len(request.body))
@@ -98,7 +101,11 @@ class RestApi:
             response = HttpResponse(render_error(error.message), error.code.http)
         return HttpResponse(
             *(response.body, response.status, response.content_type),
-            (*response.headers, (REQUEST_ID_HEADER, request_id)),
+            (
+                *response.headers,
+                (REQUEST_ID_HEADER, request_id),
+                *(((TRACEPARENT_HEADER, trace.header),) if trace is not None else ()),
+            ),
         )
 
     async def _answer_in_time(self, request: HttpRequest, record: RequestRecord) -> HttpResponse:
