@@ -6,7 +6,7 @@ WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-index bench-serve bench-search claims gate-trial
+.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-index bench-serve bench-search claims gate-trial pin-images
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +85,12 @@ claims: setup ## Check the paper's claims on the models of benchmarks/study, on 
 
 gate-trial: setup ## Export 100 times under changing limits, and spoil exports: the gate must tell them apart
 	@$(PYTHON) -W ignore benchmarks/gate/run.py $(ARGS)
+
+IMAGE_FILES := $(wildcard serving/Dockerfile serving/tf_serving/Dockerfile tfx_pipeline/Dockerfile) \
+  serving/tf_serving/compose.yaml serving/tf_serving/kubernetes/bucket/fetch.yaml
+
+pin-images: ## Name the base images of Dockerfiles and manifests by their digests; needs the registries
+	@python3 tools/pin_images.py $(IMAGE_FILES)
 
 lock: ## Resolve pyproject.toml anew into both lock files
 	@tools/lock.sh

@@ -4,8 +4,8 @@
 #   add_scann_ops.sh SCANN SERVING
 #
 # SCANN is ScaNN's source (the directory with `scann/scann_ops`), SERVING TensorFlow Serving's.
-# Every edit is checked: a source that looks different from what is expected stops the build here
-# and not hours later.
+# Every edit is checked, and so is every external repository that ScaNN's BUILD files name: a source that
+# looks different from what is expected stops the build here and not hours later.
 set -euo pipefail
 
 scann=$1
@@ -15,6 +15,13 @@ wrappers=$scann/scann/oss_wrappers/BUILD.bazel
 servers=$serving/tensorflow_serving/model_servers/BUILD
 workspace=$serving/WORKSPACE
 target=@com_google_scann//scann/scann_ops/cc:scann_ops_static
+
+# What TensorFlow Serving's workspace has, by itself or from TensorFlow's.
+provided="bazel_skylib bazel_tools com_google_absl com_google_googletest com_google_protobuf org_tensorflow platforms
+  rules_cc rules_proto rules_python"
+# What is added below. A git commit is a hash of its content: Bazel gets that, or nothing.
+added="cnpy"
+cnpy_commit=57184ee0db37cac383fc29175950747a46a8b512 # the one that ScaNN's own workspace names
 
 fail() {
   echo "add_scann_ops: $1" >&2
@@ -26,6 +33,12 @@ expect() { # FILE PATTERN
   grep --quiet --extended-regexp "$2" "$1" || fail "$1 does not contain: $2"
 }
 
+# The external repositories that BUILD files and what they load name: `@name//package` or `@name`, in quotes.
+named_repositories() {
+  find "$scann/scann" \( -name BUILD.bazel -o -name '*.bzl' \) -exec cat {} + | grep --invert-match '^ *#' |
+    grep --only-matching --extended-regexp '"@[A-Za-z0-9_.-]+' | cut --characters=3- | sort --unique
+}
+
 if grep --quiet --fixed-strings "$target" "$servers"; then
   fail "$servers has ScaNN's ops already."
 fi
@@ -35,13 +48,18 @@ expect "$wrappers" '@local_config_tf//'
 expect "$servers" '^ *"@org_tensorflow_text//tensorflow_text:ops_lib",'
 expect "$workspace" '^workspace\('
 
+# Python's bindings are left out: of the ops, and whole packages of nothing else.
+while IFS= read -r file; do
+  rm -- "$file"
+done < <(grep --recursive --files-with-matches --include BUILD.bazel '^pybind_extension(' "$scann/scann" || true)
+
 # ScaNN is built against the TensorFlow that the server is linked with, not against a wheel.
 find "$scann/scann" -name BUILD.bazel -exec sed --in-place \
   --expression '/@local_config_tf\/\/:tf_header_lib/d' \
   --expression 's|@local_config_tf//:libtensorflow_framework|@org_tensorflow//tensorflow/core:tensorflow_opensource|' \
   {} +
 
-# Python's bindings are left out, and both halves of the ops joined in one library.
+# The two halves of the ops are joined in one library.
 sed --in-place \
   --expression '/^load("@pybind11_bazel/d' \
   --expression '/^pybind_library(/,/^)/d' \
@@ -59,16 +77,26 @@ cc_library(
 )
 EOF
 
+for name in $(named_repositories); do
+  [[ " ${provided//$'\n'/ } $added " == *" $name "* ]] ||
+    fail "ScaNN's BUILD files name @$name, which is in no workspace; declare it here, by a commit or a checksum."
+done
+
 cat >>"$workspace" <<EOF
+
+load("@bazel_tools//tools/build_defs/repo:git.bzl", "git_repository")
 
 local_repository(
     name = "com_google_scann",
     path = "$scann",
 )
+
+git_repository(
+    name = "cnpy",
+    commit = "$cnpy_commit",
+    remote = "https://github.com/sammymax/cnpy.git",
+)
 EOF
 sed --in-place "s|^\( *\)\"@org_tensorflow_text//tensorflow_text:ops_lib\",|&\n\1\"$target\",|" "$servers"
 
 expect "$servers" "$target"
-if grep --recursive --quiet '@local_config_tf' "$scann/scann" --include BUILD.bazel; then
-  fail "ScaNN still refers to a TensorFlow wheel."
-fi

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,8 +15,10 @@ import yaml
 from google.protobuf import descriptor_pb2, descriptor_pool, text_format
 
 from serving.client.messages import message_class
+from serving.health import is_serving
 from serving.server.models.config import VersionPolicy, read_model_configs
 from serving.server.requests.batching import BatchingOptions, read_batching_options
+from xtr_tf.files import MARKER, marker_of
 
 
 @pytest.fixture(scope="module")
@@ -22,18 +26,34 @@ def folder(repository: Path) -> Path:
     return repository / "serving" / "tf_serving"
 
 
-def test_the_model_config_is_served(folder, toy_models, start_server, connect, tmp_path):
+def test_the_model_configs_are_served(folder, toy_models, start_server, connect, tmp_path):
     [config] = read_model_configs(folder / "config" / "models.config")
-    assert config.policy == VersionPolicy(specific=(1, 2))
-    assert config.labels == {"stable": 1, "canary": 2}
-    file = tmp_path / "models.config"
-    text = (folder / "config" / "models.config").read_text()
-    file.write_text(text.replace("/models/atlas", str(toy_models)))
-    with start_server("--model-config-file", file) as server:
+    assert config.policy == VersionPolicy(latest=1)
+    [canary] = read_model_configs(folder / "config" / "canary.config")
+    assert canary.policy == VersionPolicy(specific=(1, 2))
+    assert canary.labels == {"stable": 1, "canary": 2}
+    file, base = tmp_path / "models.config", tmp_path / "atlas"
+    shutil.copytree(toy_models / "1", base / "1")
+
+    def use(name: str) -> None:
+        text = (folder / "config" / name).read_text()
+        file.write_text(text.replace("/models/atlas", str(base)))
+
+    use("models.config")
+    with start_server("--model-config-file", file, "--poll-seconds", "0.05") as server:
         calls = connect(server.target)
-        for label, version in config.labels.items():
+        # A refresh: the pipeline's version, numbered by the time of its push, is followed by itself.
+        shutil.copytree(toy_models / "2", base / ".pushing")
+        (base / ".pushing").rename(base / "1794917184")
+        calls.wait_for(1794917184, model="atlas")
+        calls.wait_for(1, "END", model="atlas")
+        assert server.rest("/v1/models/atlas/metadata")[0] == 200  # the readiness probe
+        shutil.copytree(toy_models / "2", base / "2")
+        use("canary.config")
+        for version in (1, 2):
+            calls.wait_for(version, model="atlas")
+        for label, version in canary.labels.items():
             assert calls.predict(model="atlas", label=label).model_spec.version.value == version
-        assert server.rest("/v1/models/atlas/labels/stable/metadata")[0] == 200  # the readiness probe
 
 
 def test_the_batching_parameters_are_ours_too(folder):
@@ -107,10 +127,16 @@ KINDS = {
     "ConfigMap": "V1ConfigMap",
     "HorizontalPodAutoscaler": "V2HorizontalPodAutoscaler",
     "PodDisruptionBudget": "V1PodDisruptionBudget",
+    "PersistentVolumeClaim": "V1PersistentVolumeClaim",
+}
+IMAGES = {
+    "base": "xtr-tf-serving:2.16-scann",
+    "stock": "tensorflow/serving:2.16.1",
+    "xtr_tf": "xtr-tf-server:0.1",
 }
 
 
-@pytest.mark.parametrize("variant", ["base", "stock"])
+@pytest.mark.parametrize("variant", ["base", "stock", "xtr_tf"])
 def test_the_manifests_are_what_kubernetes_knows(folder, variant):
     documents = build(folder / "kubernetes" / variant)
     assert sorted(document["kind"] for document in documents) == sorted(KINDS)
@@ -126,10 +152,97 @@ def test_the_manifests_are_what_kubernetes_knows(folder, variant):
         by_kind["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
     )
     [container] = template["spec"]["containers"]
-    image = "tensorflow/serving:2.16.1" if variant == "stock" else "xtr-tf-serving:2.16-scann"
-    assert container["image"] == image
+    assert container["image"] == IMAGES[variant]
+    assert_unprivileged(template["spec"])
+    volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
+    claim = by_kind["PersistentVolumeClaim"]["metadata"]["name"]
+    assert volumes["models"]["persistentVolumeClaim"]["claimName"] == claim
     config = {volume["name"]: volume for volume in template["spec"]["volumes"]}["config"]
     assert config["configMap"]["name"] == by_kind["ConfigMap"]["metadata"]["name"]
+
+
+def assert_unprivileged(pod: dict[str, Any]) -> None:
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["runAsUser"] > 0
+    for container in (*pod["containers"], *pod.get("initContainers", [])):
+        assert container["securityContext"]["readOnlyRootFilesystem"]
+        assert not container["securityContext"]["allowPrivilegeEscalation"]
+
+
+def test_our_server_takes_the_flags_of_its_manifest(folder, toy_models, start_server, tmp_path):
+    documents = build(folder / "kubernetes" / "xtr_tf")
+    [deployment] = [document for document in documents if document["kind"] == "Deployment"]
+    pod = deployment["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert "command" not in container  # the image's own
+    assert container["readinessProbe"]["grpc"] == {"port": 8500}
+    config = tmp_path / "models.config"
+    text = (folder / "config" / "models.config").read_text()
+    config.write_text(text.replace("/models/atlas", str(toy_models)))
+    arguments = [argument.replace("/config/models.config", str(config)) for argument in container["args"]]
+    assert str(config) in arguments[0]
+    with start_server(*arguments) as server:
+        assert is_serving(server.target)
+    assert not is_serving(server.target)
+    drain = float(dict(argument.split("=") for argument in arguments)["--drain-seconds"])
+    wait = float(container["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert wait + drain < pod["terminationGracePeriodSeconds"]
+
+
+def test_versions_from_a_bucket(folder):
+    documents = build(folder / "kubernetes" / "bucket")
+    kinds = [document["kind"] for document in documents]
+    assert "PersistentVolumeClaim" not in kinds
+    [deployment] = [document for document in documents if document["kind"] == "Deployment"]
+    check_fields(deployment, "V1Deployment", "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    assert_unprivileged(pod)
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    assert volumes["models"] == {"name": "models", "emptyDir": {}}
+    configs = {document["metadata"]["name"] for document in documents if document["kind"] == "ConfigMap"}
+    assert volumes["fetch"]["configMap"]["name"] in configs
+    assert {container["name"] for container in pod["containers"]} == {"server", "fetch"}
+    copied = folder / "kubernetes" / "bucket" / "fetch_versions.sh"
+    assert copied.read_bytes() == (folder / "fetch_versions.sh").read_bytes()
+    assert copied.stat().st_mode & 0o111
+
+
+def fetch(folder: Path, source: Path, target: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [str(folder / "fetch_versions.sh"), str(source), str(target)]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=30, env={**os.environ, **environment}
+    )
+
+
+def test_only_whole_versions_are_fetched(folder, tmp_path):
+    source, target = tmp_path / "source", tmp_path / "target"
+
+    def push(version: int, marked: bool = True) -> Path:
+        place = source / str(version)
+        (place / "variables").mkdir(parents=True)
+        (place / "saved_model.pb").write_bytes(b"graph %d" % version)
+        (place / "variables" / "variables.index").write_bytes(b"index")
+        if marked:
+            (place / MARKER).write_text(marker_of(place))
+        return place
+
+    def fetched() -> list[str]:
+        return sorted(path.name for path in target.iterdir())
+
+    push(1)
+    push(2, marked=False)
+    fetch(folder, source, target)
+    assert fetched() == ["1"]
+    assert (target / "1" / "variables" / "variables.index").read_bytes() == b"index"
+    damaged = push(3)
+    (damaged / "saved_model.pb").write_bytes(b"half")
+    ended = fetch(folder, source, target, KEEP="3")
+    assert "version 3 is not what its marker says" in ended.stderr
+    assert fetched() == ["1"]
+    for version in (10, 9):  # by number, not by name
+        push(version)
+    fetch(folder, source, target)
+    assert fetched() == ["10", "9"]
 
 
 def test_the_check_of_fields_can_fail():
@@ -144,6 +257,7 @@ def test_the_check_of_fields_can_fail():
 def test_compose_and_kserve_name_the_same_things(folder):
     compose = yaml.safe_load((folder / "compose.yaml").read_text())
     assert {name: service["image"] for name, service in compose["services"].items()} == {
+        "xtr-tf": "xtr-tf-server:0.1",
         "scann": "xtr-tf-serving:2.16-scann",
         "stock": "tensorflow/serving:2.16.1",
     }
@@ -235,6 +349,36 @@ def test_scanns_ops_become_part_of_the_build(folder, sources):
     again = add_scann_ops(folder, sources)
     assert again.returncode == 1
     assert "has ScaNN's ops already" in again.stderr
+
+
+def test_every_repository_that_scann_names_is_declared(folder, sources):
+    scann, server = sources
+    # As in ScaNN 1.3.2: what TensorFlow Serving's workspace lacks, what it has, and what is left out.
+    utils = scann / "scann/utils/BUILD.bazel"
+    utils.parent.mkdir()
+    utils.write_text('cc_library(\n    name = "io_npy",\n    deps = [\n        "@cnpy",\n    ],\n)\n')
+    python = scann / "scann/scann_ops/cc/python/BUILD.bazel"
+    python.parent.mkdir()
+    python.write_text(
+        'load("@pybind11_bazel//:build_defs.bzl", "pybind_extension")\n\n'
+        'pybind_extension(\n    name = "scann_pybind",\n)\n'
+    )
+    (scann / "scann/utils/build_defs.bzl").write_text('load("@com_google_protobuf//:protobuf.bzl", "x")\n')
+    ended = add_scann_ops(folder, sources)
+    assert ended.returncode == 0, ended.stderr
+    workspace = (server / "WORKSPACE").read_text()
+    assert re.search(r'git_repository\(\s+name = "cnpy",\s+commit = "[0-9a-f]{40}"', workspace)
+    assert not python.exists()
+
+
+def test_a_repository_that_nobody_has_stops_the_build(folder, sources):
+    scann, server = sources
+    newer = scann / "scann/oss_wrappers/BUILD.bazel"
+    newer.write_text(newer.read_text() + 'cc_library(\n    name = "x",\n    deps = ["@eigen"],\n)\n')
+    ended = add_scann_ops(folder, sources)
+    assert ended.returncode == 1
+    assert "name @eigen, which is in no workspace" in ended.stderr
+    assert "git_repository" not in (server / "WORKSPACE").read_text()
 
 
 @pytest.mark.parametrize(

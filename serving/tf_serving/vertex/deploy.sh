@@ -3,8 +3,9 @@
 #
 #   PROJECT=… REGION=… IMAGE=… MODEL_DIRECTORY=gs://…/atlas deploy.sh
 #
-# MODEL_DIRECTORY holds one subdirectory a version; IMAGE is the image of this folder, pushed to
-# Artifact Registry, or tensorflow/serving:2.16.1 for an index of kind `core` or `exact`.
+# MODEL_DIRECTORY is where the pipeline pushes: one subdirectory per version, each with the marker `_SUCCESS` once it
+# is whole. The newest of those is deployed, or VERSION; run this again after a refresh. IMAGE is the image of this
+# folder, pushed to Artifact Registry, or tensorflow/serving:2.16.1 for an index of kind `core` or `exact`.
 set -euo pipefail
 
 : "${PROJECT:?the project to deploy in}" "${REGION:?such as europe-west4}"
@@ -16,17 +17,26 @@ gcloud() {
   command gcloud --project="$PROJECT" --quiet "$@"
 }
 
+version=${VERSION:-$(gcloud storage ls "$MODEL_DIRECTORY/*/_SUCCESS" | awk -F/ '{print $(NF-1)}' |
+  grep --extended-regexp '^[0-9]+$' | sort --numeric-sort | tail --lines=1)}
+: "${version:?no version with a marker in $MODEL_DIRECTORY}"
+
+# A model of Vertex is fixed when it is uploaded: a directory with this version only.
+staging=$MODEL_DIRECTORY/vertex/$version
+gcloud storage rsync --recursive "$MODEL_DIRECTORY/$version" "$staging/$version"
+
 # Vertex copies the directory and says where to in AIP_STORAGE_URI, which it expands in arguments.
 gcloud ai models upload \
   --region="$REGION" \
   --display-name="$name" \
+  --version-aliases="v$version" \
   --container-image-uri="$IMAGE" \
   --container-command=/usr/bin/tensorflow_model_server \
   --container-args="--port=8500,--rest_api_port=8080,--model_name=$name,--model_base_path=\$(AIP_STORAGE_URI)" \
   --container-ports=8080 \
   --container-health-route="/v1/models/$name/metadata" \
   --container-predict-route="/v1/models/$name:predict" \
-  --artifact-uri="$MODEL_DIRECTORY"
+  --artifact-uri="$staging"
 
 find_newest() { # KIND
   gcloud ai "$1" list --region="$REGION" --filter="displayName=$name" \
