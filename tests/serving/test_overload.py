@@ -70,7 +70,6 @@ def test_messages_that_do_not_come_give_way_to_those_that_do(start_server, toy_m
         try:
             assert calls.predict(timeout=20).model_spec.version.value == 3
             ended = [call.code() for call in begun if call.done()]
-            assert len(ended) >= 16
             assert set(ended) == {CODE.RESOURCE_EXHAUSTED}
             for _ in range(20):
                 calls.predict(timeout=20)
