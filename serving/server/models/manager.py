@@ -66,6 +66,7 @@ class ModelManager:
         self._leaving: list[ModelVersions] = []
         self._applying: set[asyncio.Task[None]] = set()
         self._refreshing = asyncio.Lock()
+        self._has_started = False
         # One thread: no two versions are ever loaded at the same time.
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="loader")
 
@@ -75,9 +76,9 @@ class ModelManager:
         return all(model.loaded for model in self.models.values())
 
     @property
-    def _answers(self) -> bool:
-        """Whether any model answers requests."""
-        return any(model.loaded for model in (*self.models.values(), *self._leaving))
+    def _serves(self) -> bool:
+        """Whether requests are being answered: not while the server starts, though a model may be there."""
+        return self._has_started and any(model.loaded for model in (*self.models.values(), *self._leaving))
 
     @property
     def depth(self) -> int:
@@ -161,6 +162,7 @@ class ModelManager:
                     await self._unload(version)
             for model in list(self.models.values()):
                 await self._refresh_model(model)
+            self._has_started = True
 
     async def poll(self, seconds: float) -> None:
         """Refreshes for ever."""
@@ -209,7 +211,7 @@ class ModelManager:
         files = await self._on_loader(lambda: fingerprint(path))
         try:
             session, warmed = await self._on_loader(
-                lambda: load_session(path, self._session_options, beside_others=self._answers)
+                lambda: load_session(path, self._session_options, beside_others=self._serves)
             )
         except Exception as error:
             version.refuse(as_request_error(error), files)
