@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-import zstandard
 from pyarrow import parquet
 
 from xtr_tf.collections.corpus import CorpusReader
@@ -69,7 +68,10 @@ def write_tfrecord(path: Path, compression: str = "") -> None:
         ("corpus.jsonl", lambda path: path.write_bytes(jsonl(DOCUMENTS))),
         ("marked.jsonl", lambda path: path.write_bytes(b"\xef\xbb\xbf" + jsonl(DOCUMENTS))),
         ("corpus.jsonl.gz", lambda path: path.write_bytes(gzip.compress(jsonl(DOCUMENTS)))),
-        ("corpus.jsonl.zst", lambda path: path.write_bytes(zstandard.compress(jsonl(DOCUMENTS)))),
+        (
+            "corpus.jsonl.zst",
+            lambda path: path.write_bytes(pa.compress(jsonl(DOCUMENTS), "zstd", asbytes=True)),
+        ),
         ("corpus.tsv", lambda path: path.write_bytes(tsv(DOCUMENTS))),
         ("corpus.tsv.gz", lambda path: path.write_bytes(gzip.compress(tsv(DOCUMENTS)))),
         ("corpus.parquet", write_parquet),
@@ -161,7 +163,7 @@ def test_a_truncated_file_is_refused(name: str, tmp_path: Path) -> None:
     if name.endswith(".gz"):
         path.write_bytes(gzip.compress(jsonl(DOCUMENTS)))
     elif name.endswith(".zst"):
-        path.write_bytes(zstandard.compress(jsonl(DOCUMENTS)))
+        path.write_bytes(pa.compress(jsonl(DOCUMENTS), "zstd", asbytes=True))
     elif name.endswith(".parquet"):
         write_parquet(path)
     else:

@@ -9,8 +9,8 @@ import lzma
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-import zstandard
 
 from xtr_tf.collections.bad_records import BadRecords
 from xtr_tf.collections.compression import COMPRESSIONS
@@ -28,7 +28,7 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
     ".xz": lzma.compress,
     ".bz2": bz2.compress,
-    ".zst": zstandard.compress,
+    ".zst": lambda content: pa.compress(content, "zstd", asbytes=True),
 }
 DOCUMENTS = [Document("d1", "A river.", "Nile"), Document("d2", "Two."), Document("d3", "Three.")]
 

@@ -87,8 +87,14 @@ def test_cells_and_codes_agree_with_scanns():
         multipliers=np.ones(32, np.float32),
         threshold=0.2,
     )
-    cells = quantizer.assign(vectors)
-    assert (cells == tensors[2].numpy()).mean() > 0.98
+    leaves, scanns = quantizer.assign(vectors), tensors[2].numpy()
+    assert (leaves == scanns).mean() > 0.95
+    # ScaNN rounds its centres; where it differs, ours is the nearer one.
+    nearest, of_scann = (
+        np.linalg.norm(vectors - quantizer.centres[found], axis=1) for found in (leaves, scanns)
+    )
+    assert (nearest <= of_scann + np.sqrt(32) * np.finfo(np.float32).eps).all()
+    assert (of_scann / nearest).max() < 1.05
     codes = encode(vectors, quantizer.centres, tensors[2].numpy(), quantizer.codebook, 0.2)
     assert (codes == tensors[4].numpy()).mean() > 0.85
     ours, theirs = (
