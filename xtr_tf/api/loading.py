@@ -1,4 +1,4 @@
-"""`load` and `open`: from a name or a folder to a model, from a folder to its index.
+"""`load` and `open`: from a name, a folder or a Hugging Face id to a model, from a folder to its index.
 
 Imports no TensorFlow before a model is loaded.
 """
@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xtr_tf.checkpoints.hub import fetch_encoder, is_hub_id
 from xtr_tf.errors import InputError
 from xtr_tf.model.folder import MANIFEST_FILE
 from xtr_tf.model.shipped import DEFAULT_MODEL, shipped_models
@@ -26,14 +27,22 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 def load(
     model: str | os.PathLike[str] | None = None,
     *,
+    revision: str | None = None,
+    projection_seed: int | None = None,
     dtype: Dtype | None = None,
+    progress: bool = True,
 ) -> Model:
     """Loads a model.
 
     Args:
-        model: An encoder's directory, or the name of a model that comes with xtr-tf; the multilingual one if
-            not given.
+        model: An encoder's directory; the name of a model that comes with xtr-tf; or the id of a T5, mT5 or
+            XTR checkpoint, or of an encoder's directory, on the Hugging Face Hub, such as `google/mt5-small`.
+            The multilingual model that comes with xtr-tf if not given.
+        revision: Branch, tag or commit of a checkpoint on the Hub; its main branch if not given.
+        projection_seed: Draws a projection for a checkpoint of the Hub that has none, as T5's and mT5's have
+            none; such a model is one to be trained, it finds nothing yet.
         dtype: The dtype policy to compute with, `float32` or `mixed_bfloat16`, instead of the model's own.
+        progress: Whether to show the progress of downloads.
 
     Returns:
         The model.
@@ -45,14 +54,19 @@ def load(
         >>> xtr_tf.load()
         <xtr_tf model 'mxtr_tiny': 2 layers, 128 wide, 79,136 pieces, vectors of 128>
     """
-    directory, name = find_encoder(model)
+    directory, name = find_encoder(model, revision, projection_seed, progress)
     from xtr_tf.api.model import Model
 
     return Model(directory, name, dtype)
 
 
-def find_encoder(model: str | os.PathLike[str] | None = None) -> tuple[Path, str]:
-    """The encoder's directory that `load` would load, and what it is called."""
+def find_encoder(
+    model: str | os.PathLike[str] | None = None,
+    revision: str | None = None,
+    projection_seed: int | None = None,
+    progress: bool = True,
+) -> tuple[Path, str]:
+    """The encoder's directory that `load` would load, downloaded if need be, and what it is called."""
     name = DEFAULT_MODEL if model is None else os.fspath(model)
     path = Path(name)
     if (path / MANIFEST_FILE).is_file():
@@ -70,8 +84,11 @@ def find_encoder(model: str | os.PathLike[str] | None = None) -> tuple[Path, str
             f"An encoder's directory has an {MANIFEST_FILE}; `xtr-tf checkpoint import` makes one of a "
             f"checkpoint. Received: {name!r}."
         )
+    if is_hub_id(name):
+        return fetch_encoder(name, revision, projection_seed, progress), name
     raise InputError(
-        f"A model is an encoder's directory, or one of {', '.join(sorted(shipped))}. Received: {name!r}."
+        f"A model is an encoder's directory, one of {', '.join(sorted(shipped))}, or an id on the Hugging "
+        f"Face Hub such as google/mt5-small. Received: {name!r}."
     )
 
 

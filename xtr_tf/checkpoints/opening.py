@@ -20,10 +20,10 @@ from xtr_tf.checkpoints.torch_file import read_torch
 from xtr_tf.errors import InputError
 
 PROJECTION_FOLDER = "2_Dense"
-_TOKENIZERS = ("spiece.model", "sentencepiece.model", "tokenizer.model")
+TOKENIZER_FILES = ("spiece.model", "sentencepiece.model", "tokenizer.model")
 _GIN_FILES = ("operative_config.gin", "config.gin")
 # The order of preference where a folder has several.
-_WEIGHT_FILES = (
+WEIGHT_FILES = (
     "model.safetensors",
     "model.safetensors.index.json",
     "pytorch_model.bin",
@@ -68,7 +68,7 @@ def open_checkpoint(path: str | Path) -> Checkpoint:
         return _open_hugging_face(path)
     if not path.is_dir():
         raise InputError(f"There is no checkpoint at this path; check it. Received: {str(path)!r}.")
-    for name in _WEIGHT_FILES:
+    for name in WEIGHT_FILES:
         if (path / name).is_file():
             return _open_hugging_face(path / name)
     if prefixes := sorted(path.glob("*.index")):
@@ -91,7 +91,7 @@ def _open_hugging_face(file: Path) -> Checkpoint:
             tensors |= {f"{PROJECTION_FOLDER}/{key}": tensor for key, tensor in found.items()}
             break
     return Checkpoint(
-        folder, HUGGING_FACE, tensors, _first(folder, ("config.json",)), _first(folder, _TOKENIZERS)
+        folder, HUGGING_FACE, tensors, _first(folder, ("config.json",)), _first(folder, TOKENIZER_FILES)
     )
 
 
@@ -105,7 +105,7 @@ def _read_file(file: Path) -> dict[str, LazyTensor]:
     if file.suffix == ".bin":
         return read_torch(file)
     raise InputError(
-        f"A weight file must be named as one of {', '.join(_WEIGHT_FILES)}, or end alike. "
+        f"A weight file must be named as one of {', '.join(WEIGHT_FILES)}, or end alike. "
         f"Received: {str(file)!r}."
     )
 
@@ -117,14 +117,14 @@ def _open_mesh_tensorflow(prefix: Path) -> Checkpoint:
         MESH_TENSORFLOW,
         read_mesh_tensorflow(prefix),
         _first(folder, _GIN_FILES),
-        _first(folder, _TOKENIZERS),
+        _first(folder, TOKENIZER_FILES),
     )
 
 
 def _open_t5x(folder: Path) -> Checkpoint:
     if not (folder / "checkpoint").is_file() and not any(folder.glob("target.*/.zarray")):
         raise InputError(
-            f"The folder holds no checkpoint: none of {', '.join(_WEIGHT_FILES)}, no `*.index` of "
+            f"The folder holds no checkpoint: none of {', '.join(WEIGHT_FILES)}, no `*.index` of "
             f"TensorFlow, no `target.*` of T5X. Received: {str(folder)!r}."
         )
     nearby = [_first(place, _GIN_FILES) for place in (folder, folder.parent)]
@@ -133,7 +133,7 @@ def _open_t5x(folder: Path) -> Checkpoint:
         T5X,
         read_t5x(folder),
         next((file for file in nearby if file), None),
-        _first(folder, _TOKENIZERS),
+        _first(folder, TOKENIZER_FILES),
     )
 
 

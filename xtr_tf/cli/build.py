@@ -21,7 +21,9 @@ def build(
     out: Annotated[Path, typer.Option(help="The model's base directory; the version is made in it.")],
     model: Annotated[
         str | None,
-        typer.Option(help="An encoder's directory; the one that comes with xtr-tf unless given."),
+        typer.Option(
+            help="An encoder's directory, or an id on the Hugging Face Hub; xtr-tf's own unless given."
+        ),
     ] = None,
     work: Annotated[
         Path | None,

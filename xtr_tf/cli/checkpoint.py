@@ -26,8 +26,11 @@ Source = Annotated[
     typer.Argument(
         metavar="CHECKPOINT",
         help="Folder, weight file or TensorFlow prefix of a T5, mT5 or XTR checkpoint of Hugging Face, "
-        "Mesh-TensorFlow or T5X.",
+        "Mesh-TensorFlow or T5X; or an id on the Hugging Face Hub, such as google/mt5-small.",
     ),
+]
+Revision = Annotated[
+    str | None, typer.Option(help="Branch, tag or commit on the Hub; its main branch unless given.")
 ]
 Preset = Annotated[
     str | None,
@@ -63,6 +66,7 @@ def import_(
             help="Trim the vocabulary to this corpus (a file or a BEIR folder); may be repeated.",
         ),
     ] = None,
+    revision: Revision = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Turn a checkpoint into an encoder directory."""
@@ -75,9 +79,10 @@ def import_(
         query_length=query_length,
         document_length=document_length,
     )
+    checkpoint = _fetched(source, revision)
     with _progress_bar("importing") as progress:
         report = import_checkpoint(
-            source,
+            checkpoint,
             out,
             tokenizer=settings,
             preset=preset,
@@ -96,7 +101,7 @@ def import_(
 
 
 @app.command()
-def inspect(source: Source, preset: Preset = None) -> None:
+def inspect(source: Source, preset: Preset = None, revision: Revision = None) -> None:
     """List a checkpoint's tensors, what they become, and what would be refused."""
     from rich.console import Console
     from rich.table import Table
@@ -105,7 +110,7 @@ def inspect(source: Source, preset: Preset = None) -> None:
     from xtr_tf.checkpoints.opening import open_checkpoint
     from xtr_tf.checkpoints.plan import inspect_tensors, plan_import
 
-    checkpoint = open_checkpoint(source)
+    checkpoint = open_checkpoint(_fetched(source, revision))
     plan, refusal = None, None
     try:
         plan = plan_import(checkpoint, preset=preset, initialize_projection=True)
@@ -151,6 +156,13 @@ def compact(
     save_encoder(out, encoder, tokenizer, storage="float16", overwrite=overwrite)
     size = sum(file.stat().st_size for file in out.iterdir())
     typer.echo(f"{out}: {size / 1e6:.1f} MB")
+
+
+def _fetched(source: Path, revision: str | None) -> Path:
+    """The checkpoint's path, downloaded if it is an id."""
+    from xtr_tf.checkpoints.hub import fetch_checkpoint, is_hub_id
+
+    return fetch_checkpoint(str(source), revision) if is_hub_id(str(source)) else source
 
 
 @contextmanager
