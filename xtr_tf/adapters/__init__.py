@@ -1,0 +1,8 @@
+"""Indexes and models as other libraries take them; each file is imported only where its library is there.
+
+    langchain.py      a LangChain retriever        needs langchain-core
+    llama_index.py    a LlamaIndex retriever       needs llama-index-core
+    mteb.py           a model for MTEB's tasks     needs mteb
+
+None of these libraries comes with xtr-tf. Nothing is imported here.
+"""
