@@ -54,6 +54,31 @@ def test_strings_survive(session, text):
     assert answer["lengths"].tolist() == [len(raw), 1]
 
 
+def test_outputs_can_be_chosen(session):
+    inputs = {"text": ["a", "bc"], "times": 1}
+    assert list(session.run("repeat", inputs, ["lengths"])) == ["lengths"]
+    assert session.run("repeat", inputs, ["lengths", "repeated"])["repeated"].tolist() == [b"a", b"bc"]
+
+
+def test_a_model_can_be_loaded_and_run_on_threads_of_low_priority(toy_model):
+    def threads() -> dict[str, int]:
+        """The niceness of every thread of this process, by its number."""
+        found = {}
+        for folder in Path("/proc/self/task").iterdir():
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            found[folder.name] = int(fields[16])
+        return found
+
+    with SavedModelSession(toy_model):
+        before = threads()
+        with SavedModelSession(toy_model, options=SessionOptions(loading_threads=2)) as second:
+            added = [niceness for number, niceness in threads().items() if number not in before]
+            answer = second.run("repeat", {"text": ["a"], "times": 2}, background=True)
+            assert answer["repeated"].tolist() == [b"a", b"a"]
+    assert len(added) >= 2
+    assert min(added) > min(before.values())
+
+
 def test_invalid_unicode_is_passed_on_as_bytes(session):
     answer = session.run("repeat", {"text": ["\udcff"], "times": 1})
     assert answer["repeated"].tolist() == [b"\xff"]
@@ -150,7 +175,9 @@ def test_a_missing_op_library_is_named(tmp_path, toy_model):
         SavedModelSession(toy_model, op_libraries=[tmp_path / "nowhere.so"])
 
 
-@pytest.mark.parametrize("options", [SessionOptions(1, 1), SessionOptions(rewrite_graph=False)])
+@pytest.mark.parametrize(
+    "options", [SessionOptions(1, 1), SessionOptions(rewrite_graph=False, spinning=False)]
+)
 def test_threads_and_rewriting_are_options(toy_model, options):
     with SavedModelSession(toy_model, options=options) as session:
         assert session.run("multiply", {"vectors": [[1.0, 0.0]]})["product"].tolist() == [[1.0, 2.0]]

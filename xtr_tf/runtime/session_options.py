@@ -19,12 +19,15 @@ class SessionOptions:
             is optimised anyway when it is first called; without this, a model loads in half the time.
         loading_threads: If not 0, so many threads of low priority that run the ops of loading and of calls
             in the background, shared by all sessions that ask for them; other calls never wait for them.
+        spinning: Whether threads that have nothing to do look for work for a while before they sleep. Of no
+            use where others want the cores.
     """
 
     intra_op_threads: int = 0
     inter_op_threads: int = 0
     rewrite_graph: bool = True
     loading_threads: int = 0
+    spinning: bool = True
 
     def __post_init__(self) -> None:
         for name in ("intra_op_threads", "inter_op_threads", "loading_threads"):
@@ -43,6 +46,7 @@ class SessionOptions:
         pools.add(num_threads=self.inter_op_threads, global_name="" if self.inter_op_threads else "calls")
         if self.loading_threads:
             pools.add(num_threads=self.loading_threads, global_name=f"loading-{self.loading_threads}")
+        config.experimental.disable_thread_spinning = not self.spinning
         config.graph_options.rewrite_options.disable_meta_optimizer = not self.rewrite_graph
         serialized: bytes = config.SerializeToString()
         return serialized
