@@ -107,6 +107,19 @@ def test_a_teachers_vectors_are_enough_to_train_on(tiny_run, tmp_path, atlas_sto
     assert distance(*trained) < 0.7 * distance(*initial_encoder(config))
 
 
+def test_examples_and_a_teachers_vectors_are_learned_from_together(tiny_run, uninterrupted, atlas_store):
+    """With a weight of nothing it is the run without a teacher; with another it is not."""
+    runs = []
+    for weight in (0.0, 1.0):
+        config = tiny_run(f"weight_{weight}")
+        data = dataclasses.replace(config.data, teacher_vectors=(str(atlas_store),), teacher_texts=4)
+        loss = dataclasses.replace(config.loss, teacher_vector_weight=weight)
+        runs.append(weights(train(dataclasses.replace(config, data=data, loss=loss))))
+    for name, weight in weights(uninterrupted).items():
+        np.testing.assert_allclose(runs[0][name], weight, atol=1e-4, err_msg=name)
+    assert np.abs(runs[1]["projection/kernel"] - runs[0]["projection/kernel"]).max() > 1e-3
+
+
 @pytest.fixture(scope="module")
 def atlas_store(repository, tmp_path_factory) -> Path:
     """A teacher for whom a character's vector is what counts: one vector per character of some passages."""
