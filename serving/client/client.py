@@ -34,7 +34,7 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.1, 2.0
 
 @dataclasses.dataclass(frozen=True)
 class SearchOptions:
-    """How to search; what is None is left to the model.
+    """How to search, for all queries of a call; what is None is left to the model.
 
     Attributes:
         k_prime: Tokens that each query token retrieves.
@@ -54,12 +54,17 @@ class SearchOptions:
     languages: Sequence[str] | None = None
     rescore: int | None = None
 
-    def inputs(self) -> dict[str, Value]:
-        """Returns what is set, as a signature's inputs."""
+    def inputs(self, queries: int = 1) -> dict[str, Value]:
+        """Returns what is set, as a signature's inputs: the same value for each of so many queries.
+
+        Servers that join the requests of several callers want it written out.
+        """
         given = {name: value for name, value in vars(self).items() if value is not None}
         if "constant" in given:
             given["constant"] = float(given["constant"])
-        return given
+        if "languages" in given:
+            given["languages"] = ",".join(given["languages"])
+        return {name: [value] * queries for name, value in given.items()}
 
 
 def tls_credentials(
@@ -149,11 +154,12 @@ class BaseClient:
         self, queries: Sequence[str], options: SearchOptions | None, signature: str | None
     ) -> Iterator[tuple[Sequence[str], bytes]]:
         """Yields the messages for some queries, as many as it takes."""
-        inputs = options.inputs() if options is not None else {}
-        signature = signature or ("search" if inputs else "serving_default")
+        options = options or SearchOptions()
+        signature = signature or ("search" if options.inputs() else "serving_default")
         for start in range(0, len(queries), self._batch_size):
             part = queries[start : start + self._batch_size]
-            yield part, self.predict_request(signature, {"query": list(part), **inputs})
+            inputs = {"query": list(part), **options.inputs(len(part))}
+            yield part, self.predict_request(signature, inputs)
 
     def _begin(self, method: str, data: bytes, deadline: float) -> Any:
         """Sends a message, with what is left of the call's time; returns the answer, or what awaits it."""

@@ -63,9 +63,10 @@ class ShardedClient:
         """
         if options and options.rescore:
             raise ValueError("A sharded client merges token hits and cannot rescore documents.")
-        chosen = {**_DEFAULTS, **(options.inputs() if options else {})}
-        inputs: dict[str, Any] = {"query": [query]}
-        inputs |= {name: chosen[name] for name in ("k_prime", "leaves") if name in chosen}
+        given = {name: value for name, value in vars(options or SearchOptions()).items() if value is not None}
+        chosen = {**_DEFAULTS, **given}
+        searched = SearchOptions(k_prime=chosen["k_prime"], leaves=chosen.get("leaves"))
+        inputs = {"query": [query], **searched.inputs()}
         predictions = list(
             self._pool.map(lambda client: client.predict("search_tokens", inputs), self._clients)
         )
@@ -97,8 +98,9 @@ class _MergedHits:
     """
 
     def __init__(self, predictions: Sequence[Prediction]) -> None:
-        rows = {prediction.outputs["cutoffs"].shape for prediction in predictions}
-        if len(rows) != 1:
+        # A server that joins requests pads this query to the longest of its batch.
+        masks = [np.array(prediction.outputs["mask"].values, bool) for prediction in predictions]
+        if len({int(mask.sum()) for mask in masks}) != 1:
             raise ClientError(
                 grpc.StatusCode.FAILED_PRECONDITION,
                 "The servers do not split the query into the same tokens.",
@@ -107,11 +109,11 @@ class _MergedHits:
         self.ids: list[bytes] = []
         self.titles: list[bytes] = []
         self.languages: list[bytes] = []
-        for prediction in predictions:
+        for prediction, mask in zip(predictions, masks, strict=True):
             outputs = prediction.outputs
-            shape = outputs["scores"].shape
-            of_shard = np.array(outputs["documents"].values, np.int64).reshape(shape)
-            scores.append(np.array(outputs["scores"].values, np.float32).reshape(shape))
+            shape = outputs["scores"].shape[1:]  # of the one query
+            of_shard = np.array(outputs["documents"].values, np.int64).reshape(shape)[mask]
+            scores.append(np.array(outputs["scores"].values, np.float32).reshape(shape)[mask])
             documents.append(np.where(of_shard >= 0, of_shard + len(self.ids), -1))
             self.ids.extend(outputs["document_ids"].values)
             self.titles.extend(outputs["titles"].values)

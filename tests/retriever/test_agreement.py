@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
 from xtr_tf.errors import InputError
-from xtr_tf.retriever.agreement import differences
+from xtr_tf.retriever.agreement import differences, without_padding
 from xtr_tf.retriever.reference_cases import (
     REFERENCE_FILE,
     Reference,
@@ -56,7 +54,7 @@ def test_a_tie_at_the_end_may_bring_another_document():
     for beyond, problems in ((0.499999, []), (0.4, ["query 0 finds other documents"]), (-np.inf, None)):
         found = compare(REFERENCE, other, beyond=np.array([beyond], np.float32))
         assert found == (problems if problems is not None else ["query 0 finds other documents"])
-    assert compare(REFERENCE, other) == []  # the old form does not know
+    assert compare(REFERENCE, other) == []  # where no more could be asked for
 
 
 @pytest.mark.parametrize(
@@ -109,14 +107,14 @@ def test_which_of_two_close_tokens_matched_is_left_to_rounding():
 def hits(tokens: list[int], scores: list[float], ids: str, cutoff: float = 0.3) -> dict[str, np.ndarray]:
     names = sorted(set(ids) - {" "})
     return {
-        "query_of_row": np.array([0], np.int32),
-        "cutoffs": np.array([cutoff], np.float32),
-        "token_ids": np.array([tokens], np.int32),
-        "scores": np.array([scores], np.float32),
-        "documents": np.array([[names.index(name) if name != " " else -1 for name in ids]], np.int32),
-        "document_ids": strings(*names),
-        "titles": strings(*(name.upper() for name in names)),
-        "languages": strings(*("en" for _ in names)),
+        "mask": np.array([[True]]),
+        "cutoffs": np.array([[cutoff]], np.float32),
+        "token_ids": np.array([[tokens]], np.int32),
+        "scores": np.array([[scores]], np.float32),
+        "documents": np.array([[[names.index(name) if name != " " else -1 for name in ids]]], np.int32),
+        "document_ids": strings(*names)[np.newaxis],
+        "titles": strings(*(name.upper() for name in names))[np.newaxis],
+        "languages": strings(*("en" for _ in names))[np.newaxis],
     }
 
 
@@ -131,11 +129,25 @@ def test_token_hits():
     assert compare(left, hits([1, 2, 3], [0.9, 0.4, 0.3], "aab"), same)
     assert compare(left, hits([1, 2, 3], [0.9, 0.5, 0.3], "aab", cutoff=0.2), same)
     other_title = hits([1, 2, 3], [0.9, 0.5, 0.3], "aab")
-    other_title["titles"][0] = b"X"
-    assert compare(left, other_title, same) == ["row 0 retrieves 2 of 3 tokens differently"]
+    other_title["titles"][0, 0] = b"X"
+    assert compare(left, other_title, same) == ["token 0 of query 0 retrieves 2 of 3 tokens differently"]
     out_of_range = hits([1, 2, 3], [0.9, 0.5, 0.3], "aab")
-    out_of_range["documents"][0, 0] = 7
+    out_of_range["documents"][0, 0, 0] = 7
     assert compare(left, out_of_range, same)
+
+
+def test_what_a_larger_batch_adds_is_cut():
+    case = ReferenceCase("search", {}, REFERENCE, TOLERANCES)
+    inf = -float("inf")
+    wider = ranking("abcd  ", [0.9, 0.8, 0.7999999, 0.5, inf, inf])
+    assert differences(case, wider)
+    assert differences(case, without_padding(case, wider)) == []
+    more = ranking("abcde ", [0.9, 0.8, 0.7999999, 0.5, 0.4, inf])
+    assert differences(case, without_padding(case, more))
+    longer = ReferenceCase("encode_query", {}, {"ids": np.ones([1, 2], np.int32)})
+    for fill, problems in ((0, 0), (3, 1)):
+        padded = {"ids": np.array([[1, 1, fill]], np.int32)}
+        assert len(differences(longer, without_padding(longer, padded))) == problems
 
 
 def test_vectors_are_compared_relative_to_their_length():
@@ -176,7 +188,6 @@ def test_cases_survive_the_disk(tmp_path):
     write_reference(tmp_path, Reference([case], defaults))
     reference = read_reference(tmp_path)
     assert reference.defaults == defaults
-    assert not reference.old_form
     (read,) = reference.cases
     assert read.signature == "search"
     assert read.tolerances == {"scores": 3e-4}
@@ -192,20 +203,11 @@ def test_cases_survive_the_disk(tmp_path):
             assert right[name].tolist() == array.tolist()
 
 
-def test_the_old_form_is_a_bare_list(tmp_path):
-    write_reference(tmp_path, Reference([ReferenceCase("search", {}, REFERENCE)]))
-    file = tmp_path / REFERENCE_FILE
-    (case,) = json.loads(file.read_text())["cases"]
-    del case["tolerances"]
-    file.write_text(json.dumps([case]))
-    reference = read_reference(tmp_path)
-    assert reference.old_form
-    assert reference.defaults is None
-    assert reference.cases[0].tolerances == {"scores": 1e-3}
-
-
-def test_a_form_of_the_future(tmp_path):
+@pytest.mark.parametrize(("content", "form"), [("[]", 1), ('{"form": 2}', 2), ('{"form": 9}', 9)])
+def test_other_forms(tmp_path, content, form):
     (tmp_path / "assets.extra").mkdir()
-    (tmp_path / REFERENCE_FILE).write_text('{"form": 9}')
-    with pytest.raises(InputError, match=r"of a form that this xtr-tf does not know; .* Received: form 9\."):
+    (tmp_path / REFERENCE_FILE).write_text(content)
+    with pytest.raises(
+        InputError, match=rf"exported by another release.*; export it again.* form {form}, not 3\."
+    ):
         read_reference(tmp_path)

@@ -63,7 +63,7 @@ def test_bytes_that_are_no_text_are_answered(signatures, query):
     ],
 )
 def test_parameters_out_of_range(signatures, parameters, message):
-    tensors = {name: tf.constant(value) for name, value in parameters.items()}
+    tensors = {name: tf.constant([value]) for name, value in parameters.items()}
     for name in ("search", "explain"):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             signatures[name](QUERY, **tensors)
@@ -71,16 +71,31 @@ def test_parameters_out_of_range(signatures, parameters, message):
         signatures["search_vectors"](tf.ones([1, 2, 32]), tf.ones([1, 2], tf.bool), **tensors)
 
 
+def test_one_bad_value_among_good_ones(signatures):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"`top_k` must be .* Received:.*3 0"):
+        signatures["search"](tf.constant(["a", "b"]), top_k=tf.constant([3, 0]))
+
+
+@pytest.mark.parametrize("lengths", [{"k_prime": 0}, {"top_k": 2}, {"constant": 4, "leaves": 3}])
+def test_as_many_values_as_queries(signatures, lengths):
+    values = {"k_prime": 50, "top_k": 2, "constant": 0.5, "leaves": 0}
+    parameters = {name: tf.fill([length], values[name]) for name, length in lengths.items()}
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"one value for each query, or one for all.* lengths"
+    ):
+        signatures["search"](tf.constant(["a", "b", "c"]), **parameters)
+
+
 @pytest.mark.parametrize("rescore", [-1, 4, 10_001])
 def test_rescoring_out_of_range(signatures, rescore):
     with pytest.raises(
         tf.errors.InvalidArgumentError, match=r"`rescore` must be 0 .* between `top_k` and 10000"
     ):
-        signatures["search"](QUERY, rescore=tf.constant(rescore))
+        signatures["search"](QUERY, rescore=tf.constant([rescore]))
 
 
 def test_more_than_there_is_means_all(signatures):
-    most = signatures["search"](QUERY, k_prime=tf.constant(2**31 - 1), leaves=tf.constant(2**31 - 1))
+    most = signatures["search"](QUERY, k_prime=tf.constant([2**31 - 1]), leaves=tf.constant([2**31 - 1]))
     assert np.isfinite(most["scores"]).all()
 
 
@@ -166,5 +181,5 @@ def test_rescoring_without_vectors(tiny_corpus):
     )
     search = build_signatures(retriever)["search"]
     with pytest.raises(tf.errors.InvalidArgumentError, match="`rescore` needs an index that keeps vectors"):
-        search(QUERY, rescore=tf.constant(10))
+        search(QUERY, rescore=tf.constant([10]))
     assert np.isfinite(search(QUERY)["scores"]).all()

@@ -75,7 +75,6 @@ def test_no_model(tmp_path):
 def test_verify(exact_export, tmp_path):
     printed = run("verify", exact_export)
     assert "search 7" in printed
-    assert "old form" not in printed
     copy = shutil.copytree(exact_export, tmp_path / "1")
     reference = json.loads((copy / REFERENCE_FILE).read_text())
     reference["cases"] = reference["cases"][:1]
@@ -84,21 +83,12 @@ def test_verify(exact_export, tmp_path):
         run("verify", copy)
 
 
-def test_verify_of_a_model_with_cases_of_the_old_form(exact_export, tmp_path):
-    """As written before the rounding of answers was measured: a bare list, without tolerances."""
+def test_verify_of_a_model_of_an_older_release(exact_export, tmp_path):
     copy = shutil.copytree(exact_export, tmp_path / "1")
-    cases = json.loads((copy / REFERENCE_FILE).read_text())["cases"]
-    old = [{name: case[name] for name in ("signature", "inputs", "outputs")} for case in cases]
-    old[-1]["outputs"]["scores"]["values"][0] += 0.002
-    (copy / REFERENCE_FILE).write_text(json.dumps(old))
-    result = CliRunner().invoke(app, ["verify", str(copy)])
-    assert " ".join(result.stdout.split()).startswith(
-        "old The reference cases are of the old form, which does not say how far rounding may move an "
-        "answer: scores are compared within 0.001, token ids and defaults not at all; export the model again "
-        "for a full check. wrong `score`: `scores` differs in 1 of"
-    )
-    assert isinstance(result.exception, InputError)
-    assert "(1 problems)" in str(result.exception)
+    reference = json.loads((copy / REFERENCE_FILE).read_text())
+    (copy / REFERENCE_FILE).write_text(json.dumps({**reference, "form": 2}))
+    with pytest.raises(InputError, match=r"^The model was exported by another release of xtr-tf.*not 3\.$"):
+        run("verify", copy)
 
 
 def test_export_refuses_parts_of_different_origin(directories, tmp_path, tiny_corpus):

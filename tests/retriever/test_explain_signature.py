@@ -13,7 +13,7 @@ QUERIES = ["highest mountain on earth", "東京"]
 
 @pytest.fixture(scope="module")
 def explained(signatures):
-    answer = signatures["explain"](tf.constant(QUERIES), k_prime=tf.constant(60), top_k=tf.constant(8))
+    answer = signatures["explain"](tf.constant(QUERIES), k_prime=tf.constant([60]), top_k=tf.constant([8]))
     return {name: value.numpy() for name, value in answer.items()}
 
 
@@ -26,7 +26,7 @@ def test_token_scores_add_up_to_the_document_score(signatures, explained):
     np.testing.assert_allclose(
         sums / mask.sum(axis=1, keepdims=True), explained["scores"], rtol=0, atol=rounding(16)
     )
-    found = signatures["search"](tf.constant(QUERIES), k_prime=tf.constant(60), top_k=tf.constant(8))
+    found = signatures["search"](tf.constant(QUERIES), k_prime=tf.constant([60]), top_k=tf.constant([8]))
     np.testing.assert_array_equal(found["document_ids"], explained["document_ids"])
 
 
@@ -93,9 +93,9 @@ def test_without_a_token_table(tiny_corpus):
 def test_what_was_imputed_is_shown(signatures, imputation):
     answer = signatures["explain"](
         tf.constant(QUERIES),
-        k_prime=tf.constant(60),
-        imputation=tf.constant(imputation),
-        constant=tf.constant(0.25),
+        k_prime=tf.constant([60]),
+        imputation=tf.constant([imputation]),
+        constant=tf.constant([0.25]),
     )
     mask = signatures["encode_query"](tf.constant(QUERIES))["mask"].numpy()
     imputed = ~answer["retrieved"].numpy() & mask[:, None, :]

@@ -31,7 +31,6 @@ def test_a_good_model_passes_in_a_fresh_process(exact_export):
     assert report.problems == []
     assert report.cases["search"] == 7
     assert len(report.cases) == 9
-    assert not report.old_form
     assert report.op_libraries == ["_sentencepiece_tokenizer.so"]
     assert 0 < report.load_seconds < 60
 

@@ -49,7 +49,7 @@ def assert_ranked(corpus, scores, ids, tolerance=2 * TOLERANCE):
 
 @pytest.mark.parametrize("k_prime", [1, 30, 100_000])
 def test_search_ranks_as_the_definition_says(signatures, tiny_corpus, k_prime):
-    found = signatures["search"](tf.constant(QUERIES), k_prime=tf.constant(k_prime), top_k=tf.constant(7))
+    found = signatures["search"](tf.constant(QUERIES), k_prime=tf.constant([k_prime]), top_k=tf.constant([7]))
     encodings, mask = encode(signatures, QUERIES)
     for position in range(len(QUERIES)):
         scores = reference(tiny_corpus, encodings[position][mask[position]], k_prime)
@@ -62,8 +62,8 @@ def test_search_ranks_as_the_definition_says(signatures, tiny_corpus, k_prime):
 
 
 def test_rescoring_ranks_by_f_colbert(signatures, tiny_corpus):
-    candidates = signatures["search"](tf.constant(QUERIES), top_k=tf.constant(9))["document_ids"].numpy()
-    found = signatures["search"](tf.constant(QUERIES), top_k=tf.constant(4), rescore=tf.constant(9))
+    candidates = signatures["search"](tf.constant(QUERIES), top_k=tf.constant([9]))["document_ids"].numpy()
+    found = signatures["search"](tf.constant(QUERIES), top_k=tf.constant([4]), rescore=tf.constant([9]))
     encodings, mask = encode(signatures, QUERIES)
     for position in range(len(QUERIES)):
         # With all tokens retrieved f_XTR' is f_ColBERT.
@@ -109,9 +109,9 @@ def test_titles_and_languages_are_returned(signatures, tiny_corpus):
 def test_the_language_filter(signatures, tiny_corpus):
     found = signatures["search"](
         tf.constant(QUERIES),
-        k_prime=tf.constant(100),
-        top_k=tf.constant(60),
-        languages=tf.constant(["de", "ja"]),
+        k_prime=tf.constant([100]),
+        top_k=tf.constant([60]),
+        languages=tf.constant(["de, ja"]),
     )
     encodings, mask = encode(signatures, QUERIES)
     allowed = {
@@ -126,8 +126,8 @@ def test_the_language_filter(signatures, tiny_corpus):
 def test_an_empty_filter_lets_all_pass_and_an_unknown_language_none(signatures):
     query = tf.constant(QUERIES[:1])
     plain = signatures["search"](query)
-    for languages in ([], [""]):
-        same = signatures["search"](query, languages=tf.constant(languages, tf.string))
+    for languages in ("", " ", ","):
+        same = signatures["search"](query, languages=tf.constant([languages]))
         np.testing.assert_array_equal(same["document_ids"], plain["document_ids"])
     none = signatures["search"](query, languages=tf.constant(["xx"]))
     assert set(none["document_ids"].numpy().ravel()) == {b""}
@@ -135,7 +135,7 @@ def test_an_empty_filter_lets_all_pass_and_an_unknown_language_none(signatures):
 
 
 def test_short_results_are_padded(signatures, tiny_corpus):
-    found = signatures["search"](tf.constant(QUERIES), k_prime=tf.constant(1), top_k=tf.constant(500))
+    found = signatures["search"](tf.constant(QUERIES), k_prime=tf.constant([1]), top_k=tf.constant([500]))
     ids, scores = found["document_ids"].numpy(), found["scores"].numpy()
     assert ids.shape == scores.shape == (3, 500)
     assert ((ids == b"") == np.isneginf(scores)).all()
@@ -152,11 +152,11 @@ def test_vectors_give_the_same_as_text(signatures):
 
 def test_token_hits_of_vectors_are_those_of_text(signatures):
     encodings, mask = encode(signatures, QUERIES)
-    k_prime = tf.constant(50)
+    k_prime = tf.constant([50])
     from_vectors = signatures["search_vectors_tokens"](tf.constant(encodings), tf.constant(mask), k_prime)
     from_text = signatures["search_tokens"](tf.constant(QUERIES), k_prime)
     assert from_vectors.keys() == from_text.keys()
-    for name in ("token_ids", "documents", "document_ids", "query_of_row"):
+    for name in ("token_ids", "documents", "document_ids", "mask"):
         np.testing.assert_array_equal(from_vectors[name], from_text[name])
     np.testing.assert_allclose(from_vectors["scores"], from_text["scores"], atol=1e-5)
 
@@ -165,33 +165,59 @@ def test_token_hits_suffice_to_rank(signatures, tiny_corpus):
     """What a client that merges shards does, here with one shard."""
     hits = {
         name: value.numpy()
-        for name, value in signatures["search_tokens"](tf.constant(QUERIES), k_prime=tf.constant(50)).items()
+        for name, value in signatures["search_tokens"](
+            tf.constant(QUERIES), k_prime=tf.constant([50])
+        ).items()
     }
-    found = signatures["search"](tf.constant(QUERIES), k_prime=tf.constant(50), top_k=tf.constant(10))
-    assert len(set(hits["document_ids"])) == len(hits["document_ids"])
+    found = signatures["search"](tf.constant(QUERIES), k_prime=tf.constant([50]), top_k=tf.constant([10]))
+    names = np.array([record.id.encode() for record in tiny_corpus.documents])
     for query in range(len(QUERIES)):
-        rows = np.flatnonzero(hits["query_of_row"] == query)
-        scores = np.zeros(len(hits["document_ids"]))
-        counted = np.zeros(len(hits["document_ids"]), bool)
-        for row in rows:
+        ids = hits["document_ids"][query][hits["document_ids"][query] != b""]
+        assert len(set(ids)) == len(ids)
+        scores = np.zeros(len(ids))
+        counted = np.zeros(len(ids), bool)
+        positions = np.flatnonzero(hits["mask"][query])
+        for position in positions:
+            documents = hits["documents"][query, position]
             best = np.full(len(scores), -np.inf)
-            np.maximum.at(best, hits["documents"][row], hits["scores"][row])
-            scores += np.where(np.isfinite(best), best, hits["cutoffs"][row])
+            np.maximum.at(best, documents, hits["scores"][query, position])
+            scores += np.where(np.isfinite(best), best, hits["cutoffs"][query, position])
             counted |= np.isfinite(best)
-        scores = np.where(counted, scores / len(rows), -np.inf)
-        place = {identifier: number for number, identifier in enumerate(hits["document_ids"])}
+            owners = tiny_corpus.document_of_token[hits["token_ids"][query, position]]
+            np.testing.assert_array_equal(names[owners], ids[documents])
+        scores = np.where(counted, scores / len(positions), -np.inf)
+        place = {identifier: number for number, identifier in enumerate(ids)}
         order = [place[identifier] for identifier in found["document_ids"].numpy()[query]]
         assert_same_ranking(scores, order, 2 * TOLERANCE)
         np.testing.assert_allclose(scores[order], found["scores"].numpy()[query], rtol=0, atol=TOLERANCE)
-    owners = tiny_corpus.document_of_token[hits["token_ids"]]
-    names = np.array([record.id.encode() for record in tiny_corpus.documents])
-    np.testing.assert_array_equal(names[owners], hits["document_ids"][hits["documents"]])
+    assert (hits["documents"][~hits["mask"]] == -1).all()
+    assert np.isneginf(hits["scores"][~hits["mask"]]).all()
+
+
+def test_candidates_are_listed_alike_with_few_documents_and_with_many(tiny_corpus, monkeypatch):
+    from xtr_tf.retriever import hits as describing
+    from xtr_tf.retriever.tables import DocumentTable
+    from xtr_tf.scoring.token_hits import hits_from_padded
+
+    generator = np.random.default_rng(0)
+    tokens = generator.integers(0, len(tiny_corpus.document_of_token), [5, 12]).astype(np.int32)
+    valid = generator.random([5, 12]) < 0.7
+    hits = hits_from_padded(tf.constant(tokens), tf.ones([5, 12]), tf.constant(valid))
+    mask = tf.constant([[True, True, False], [False, False, False], [True, True, True]])
+    answers = []
+    for slots_per_hit in (0, 1000):
+        monkeypatch.setattr(describing, "_DOCUMENTS_PER_HIT", slots_per_hit)
+        owners = tf.constant(tiny_corpus.document_of_token)
+        answers.append(describing.describe_hits(hits, mask, owners, DocumentTable(tiny_corpus.documents)))
+    assert answers[0]["document_ids"].shape[0] == 3
+    for name, values in answers[0].items():
+        np.testing.assert_array_equal(values, answers[1][name], err_msg=name)
 
 
 def test_an_empty_batch_is_answered(signatures):
     for name in ("serving_default", "search", "explain"):
         found = signatures[name](tf.constant([], tf.string))
         assert found["document_ids"].shape == [0, 5], name
-    rescored = signatures["search"](tf.constant([], tf.string), rescore=tf.constant(5))
+    rescored = signatures["search"](tf.constant([], tf.string), rescore=tf.constant([5]))
     assert rescored["document_ids"].shape == [0, 5]
     assert signatures["search_tokens"](tf.constant([], tf.string))["token_ids"].shape[0] == 0

@@ -64,7 +64,7 @@ def test_any_number_of_documents(signatures, count):
 
 def test_searching_everything_is_exact_colbert(signatures, tiny_corpus):
     """With every token retrieved, the index gives what scoring the documents' texts gives."""
-    found = signatures["search"](tf.constant(QUERIES), k_prime=tf.constant(2**30), top_k=tf.constant(5))
+    found = signatures["search"](tf.constant(QUERIES), k_prime=tf.constant([2**30]), top_k=tf.constant([5]))
     texts = {record.id.encode(): f"{record.title} {record.text}" for record in tiny_corpus.documents}
     documents = [[texts[identifier] for identifier in row] for row in found["document_ids"].numpy()]
     exact = signatures["score"](tf.constant(QUERIES), tf.constant(documents))["scores"]

@@ -53,9 +53,11 @@ def reference_xtr(queries, mask, vectors, documents, k_prime, imputation, consta
     return answers
 
 
-def run_xtr(queries, mask, vectors, documents, k_prime, top_k, **options):
+def run_xtr(queries, mask, vectors, documents, k_prime, top_k, allowed=None, **options):
     searcher = ExactSearcher(vectors)
     hits = searcher.search(flatten_queries(queries, mask), tf.constant(k_prime), tf.constant(0))
+    if allowed is not None:  # left out after retrieval, so that the cut-offs stay
+        hits = hits._replace(scores=tf.where(allowed[documents[hits.token_ids]], hits.scores, -np.inf))
     ranked = score_documents(
         hits, mask, tf.constant(documents), int(documents.max()) + 1, tf.constant(top_k), **options
     )
@@ -90,7 +92,7 @@ def test_equals_the_numpy_reference(corpus, k_prime, imputation, filtered, docum
     with mock.patch.object(scoring, "_DOCUMENTS_PER_HIT", documents_per_hit):
         ordinals, scores = run_xtr(
             queries, mask, vectors, documents, k_prime, count + 2,
-            imputation=imputation, constant=0.2, allowed=tf.constant(allowed) if filtered else None,
+            imputation=imputation, constant=0.2, allowed=allowed if filtered else None,
         )  # fmt: skip
     assert not np.isnan(scores).any()
     for row, answer in enumerate(expected):

@@ -57,17 +57,18 @@ _BUILD = """
         @tf.function(
             input_signature=[
                 tf.TensorSpec([None], tf.string, name="query"),
-                tf.TensorSpec([], tf.int32, name="k_prime"),
-                tf.TensorSpec([], tf.int32, name="top_k"),
+                tf.TensorSpec([None], tf.int32, name="k_prime"),
+                tf.TensorSpec([None], tf.int32, name="top_k"),
             ]
         )
-        def search(self, query, k_prime=tf.constant(7), top_k=tf.constant(2)):
-            ids = tf.tile(tf.strings.join([self.name(), ":", query])[:, tf.newaxis], [1, top_k])
+        def search(self, query, k_prime=tf.constant([7]), top_k=tf.constant([2])):
+            columns = tf.reduce_max(top_k)
+            ids = tf.tile(tf.strings.join([self.name(), ":", query])[:, tf.newaxis], [1, columns])
             return {
                 "document_ids": ids,
                 "titles": tf.strings.upper(ids),
                 "languages": tf.fill(tf.shape(ids), "en"),
-                "scores": tf.fill(tf.shape(ids), tf.cast(k_prime, tf.float32)),
+                "scores": tf.broadcast_to(tf.cast(k_prime, tf.float32)[:, tf.newaxis], tf.shape(ids)),
             }
 
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="query"),

@@ -56,7 +56,9 @@ def test_batches_are_cut_to_size_and_stay_in_order(server):
 
 
 def test_any_signature_can_be_run(client):
-    prediction = client.predict("search", {"query": ["a", "b"], "top_k": 1})
+    options = SearchOptions(top_k=2, constant=1, languages=["de", "fr"])
+    assert options.inputs(2) == {"top_k": [2, 2], "constant": [1.0, 1.0], "languages": ["de,fr"] * 2}
+    prediction = client.predict("search", {"query": ["a", "b"], "top_k": [1, 1]})
     assert prediction.version == 3
     assert prediction.outputs["document_ids"].shape == (2, 1)
     assert list(prediction.outputs["document_ids"].values) == [b"v3:a", b"v3:b"]

@@ -36,11 +36,11 @@ def test_predict(calls):
 
 
 def test_other_signatures_and_defaults_of_inputs(calls):
-    inputs = {"query": np.array([b"a"], object), "top_k": np.array(3, np.int32)}
+    inputs = {"query": np.array([b"a"], object), "top_k": np.array([3], np.int32)}
     response = calls.predict(signature="search", inputs=inputs)
     assert ids(response) == [b"v3:a"] * 3
     assert list(response.outputs["scores"].float_val) == [7] * 3  # the model's own k_prime
-    inputs["k_prime"] = np.array(9, np.int32)
+    inputs["k_prime"] = np.array([9], np.int32)
     assert calls.predict(signature="search", inputs=inputs).outputs["scores"].float_val[0] == 9
 
 

@@ -31,7 +31,7 @@ def strings(*values: bytes) -> np.ndarray:
 
 def test_what_is_within_the_limits_passes():
     assert LIMITS.check({"query": strings(b"a" * 10, b"", b"c"), "k_prime": np.array(33, np.int32)}) == 3
-    assert LIMITS.check({"languages": strings(b"de", b"fr", b"sw", b"ja"), "k_prime": np.array(100)}) == 1
+    assert LIMITS.check({"query": strings(b"", b"", b""), "k_prime": np.array([20, 33, 1])}) == 3
     assert LIMITS.check({"encodings": np.zeros([3, 64, 2], np.float32), "k_prime": np.array(33)}) == 3
     assert LIMITS.check({"seconds": np.array(1.0)}) == 1
     assert LIMITS.check({}) == 1
@@ -44,9 +44,10 @@ def test_what_is_within_the_limits_passes():
         ({"query": strings(b"a" * 11)}, "A text may have at most 10 bytes on this server. Received: 11."),
         ({"k_prime": np.array(101)}, "`k_prime` times the queries may be at most 100"),
         ({"query": strings(b"", b""), "k_prime": np.array(51)}, "Received: 102."),
-        ({"top_k": np.array(6)}, "`top_k` may be at most 5"),
+        # Every row is padded to the largest k'.
+        ({"query": strings(b"", b""), "k_prime": np.array([1, 51])}, "Received: 102."),
+        ({"top_k": np.array([1, 6])}, "`top_k` may be at most 5"),
         ({"documents": strings(*[b""] * 13)[np.newaxis]}, "An input may have at most 12 texts"),
-        ({"languages": strings(*[b""] * 13)}, "An input may have at most 12 texts"),
         ({"encodings": np.zeros([1, 193, 2])}, "A request may have at most 192 query vectors"),
         (
             {"encodings": np.zeros([1, 128, 2]), "k_prime": np.array(51)},

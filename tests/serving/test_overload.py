@@ -116,7 +116,7 @@ def test_a_message_of_100_mb_is_refused(small, connect):
 
 def test_k_prime_is_bounded_with_the_queries(small, connect):
     calls = connect(small.target)
-    inputs = {"query": np.array([b"a", b"b"], object), "k_prime": np.array(501, np.int32)}
+    inputs = {"query": np.array([b"a", b"b"], object), "k_prime": np.array([501], np.int32)}
     with pytest.raises(grpc.RpcError, match="`k_prime` times the queries may be at most 1000") as caught:
         calls.predict(signature="search", inputs=inputs)
     assert caught.value.code() is CODE.INVALID_ARGUMENT

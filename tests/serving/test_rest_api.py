@@ -11,6 +11,21 @@ import pytest
 MODEL = "/v1/models/default"
 
 
+def test_rows_may_leave_out_what_has_a_default(server):
+    def rows(*instances):
+        return server.rest(f"{MODEL}:predict", {"signature_name": "search", "instances": list(instances)})
+
+    status, answer = rows({"query": "a", "top_k": 1}, {"query": "b", "top_k": 1})
+    assert status == 200
+    assert [row["scores"] for row in answer["predictions"]] == [[7.0], [7.0]]
+    status, answer = rows({"query": "a", "k_prime": 3, "top_k": 1}, {"query": "b", "k_prime": 4, "top_k": 1})
+    assert [row["scores"] for row in answer["predictions"]] == [[3.0], [4.0]]
+    for instances in ([{"query": "a", "top_k": 1}, {"query": "b"}], [{"top_k": 1}], [{"query": "a", "x": 1}]):
+        status, answer = rows(*instances)
+        assert status == 400
+        assert "keys must be equal to" in answer["error"]
+
+
 def test_row_format(server):
     status, answer = server.rest(f"{MODEL}:predict", {"instances": ["a", "ü"]})
     assert status == 200
@@ -46,7 +61,8 @@ def test_compressed_bodies(server):
 
 def test_column_format(server):
     _, answer = server.rest(
-        f"{MODEL}:predict", {"signature_name": "search", "inputs": {"query": ["a"], "top_k": 1, "k_prime": 5}}
+        f"{MODEL}:predict",
+        {"signature_name": "search", "inputs": {"query": ["a"], "top_k": [1], "k_prime": [5]}},
     )
     assert answer["outputs"] == {
         "document_ids": [["v3:a"]],

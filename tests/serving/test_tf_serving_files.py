@@ -157,6 +157,8 @@ def test_the_manifests_are_what_kubernetes_knows(folder, variant):
     volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
     claim = by_kind["PersistentVolumeClaim"]["metadata"]["name"]
     assert volumes["models"]["persistentVolumeClaim"]["claimName"] == claim
+    if variant != "xtr_tf":
+        assert_drains(container, template["spec"]["terminationGracePeriodSeconds"])
     config = {volume["name"]: volume for volume in template["spec"]["volumes"]}["config"]
     assert config["configMap"]["name"] == by_kind["ConfigMap"]["metadata"]["name"]
 
@@ -243,6 +245,19 @@ def test_only_whole_versions_are_fetched(folder, tmp_path):
         push(version)
     fetch(folder, source, target)
     assert fetched() == ["10", "9"]
+
+
+def assert_drains(container: dict[str, Any], grace_seconds: int) -> None:
+    """The server knows no SIGTERM: what must end before the pod does must end while `preStop` sleeps."""
+    flags = dict(argument.removeprefix("--").split("=", 1) for argument in container["args"])
+    assert int(flags["grpc_max_threads"]) >= 64
+    assert flags["allow_version_labels_for_unavailable_models"] == "true"
+    channel = dict(pair.split("=") for pair in flags["grpc_channel_arguments"].split(","))
+    connections = sum(int(channel[f"grpc.max_connection_age_{part}"]) for part in ("ms", "grace_ms"))
+    sleep, seconds = container["lifecycle"]["preStop"]["exec"]["command"]
+    assert sleep == "sleep"
+    assert max(connections, int(flags["rest_api_timeout_in_ms"])) < 1000 * int(seconds)
+    assert int(seconds) < grace_seconds
 
 
 def test_the_check_of_fields_can_fail():

@@ -35,7 +35,7 @@ def search(
         list[str] | None, typer.Option("--language", help="Only documents in this language; repeatable.")
     ] = None,
     rescore: Annotated[
-        int | None, typer.Option(help="Candidates to rank anew by exact f_ColBERT; 0 for none.")
+        int | None, typer.Option(help="Candidates to rank again by exact f_ColBERT; 0 for none.")
     ] = None,
     explain: Annotated[bool, typer.Option(help="Show which tokens matched in the best documents.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -58,8 +58,8 @@ def search(
         "constant": constant,
         "rescore": rescore,
     }
-    inputs: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    inputs |= {"query": [query], "languages": languages or []}
+    inputs: dict[str, Any] = {name: [value] for name, value in given.items() if value is not None}
+    inputs |= {"query": [query], "languages": [",".join(languages or [])]}
     start = time.perf_counter()
     with SavedModelSession(latest_version(model)) as session:
         signature = "explain" if explain else "search"

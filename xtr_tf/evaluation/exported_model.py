@@ -122,7 +122,7 @@ class ExportedModel:
             k_prime: Tokens that each query token retrieves; the model's own default if None.
         """
         request: dict[str, Any] = (
-            {"top_k": depth} if k_prime is None else {"top_k": depth, "k_prime": k_prime}
+            {"top_k": [depth]} if k_prime is None else {"top_k": [depth], "k_prime": [k_prime]}
         )
         rankings = {}
         for start in range(0, len(queries), _QUERIES_AT_ONCE):

@@ -41,6 +41,31 @@ def differences(case: ReferenceCase, answer: Answer) -> list[str]:
     ]
 
 
+# What larger batches fill an answer up with, where it is not an empty string, False or 0.
+_PADDING = {"scores": -np.inf, "starts": -1, "limits": -1, "documents": -1}
+
+
+def without_padding(case: ReferenceCase, answer: Answer) -> dict[str, np.ndarray]:
+    """Cuts what a larger batch added to an answer: padding up to its longest text and its largest `top_k`.
+
+    An array in which something else stands there is left as it is, and differs from the case's by its shape.
+    """
+    cut = {}
+    for name, array in answer.items():
+        cut[name] = array
+        expected = case.outputs.get(name)
+        if expected is None or expected.ndim != array.ndim:
+            continue
+        inside = tuple(map(slice, expected.shape))
+        beyond = np.ones(array.shape, bool)
+        beyond[inside] = False
+        empty = b"" if array.dtype.kind == "O" else _PADDING.get(name, 0)
+        # Behind the mask, an encoder's vectors may be anything.
+        if name == "encodings" or bool(np.all(array[beyond] == empty)):
+            cut[name] = array[inside]
+    return cut
+
+
 def _compare(
     name: str, left: np.ndarray, right: np.ndarray, tolerance: float, excused: np.ndarray | bool = False
 ) -> list[str]:
@@ -88,7 +113,7 @@ def _compare_rankings(case: ReferenceCase, answer: Answer) -> list[str]:
         return problems
     names = [name for name in expected if name not in _NOT_PER_DOCUMENT]
     for query in range(len(expected["scores"])):
-        # Cases of the old form do not know what comes after the last document.
+        # Where nothing more could be asked for, it may be as good as the last document.
         beyond = expected["scores"][query, -1] if case.beyond is None else case.beyond[query]
         places = _places_of_same_documents(query, expected, answer, beyond, tolerances["scores"])
         if places is None:
@@ -138,13 +163,14 @@ def _compare_hits(case: ReferenceCase, answer: Answer) -> list[str]:
     expected, tolerance = case.outputs, case.tolerances["scores"]
     problems = [
         wrong
-        for name in ("query_of_row", "cutoffs")
+        for name in ("mask", "cutoffs")
         for wrong in _compare(name, expected[name], answer[name], case.tolerances.get(name, 0.0))
     ]
     if problems:
         return problems
-    rows = zip(expected["cutoffs"].tolist(), _hits(expected), _hits(answer), strict=True)
-    for row, (cutoff, left, right) in enumerate(rows):
+    for query, position in np.argwhere(expected["mask"]):
+        cutoff = float(expected["cutoffs"][query, position])
+        left, right = (_hits(found, query, position) for found in (expected, answer))
         wrong = 0
         for token in left.keys() | right.keys():
             # A token that only one of them retrieved must be as good as the last one retrieved.
@@ -153,22 +179,21 @@ def _compare_hits(case: ReferenceCase, answer: Answer) -> list[str]:
             in_both = token in left and token in right
             wrong += not abs(score - other_score) <= tolerance or (in_both and document != other_document)
         if wrong:
-            problems.append(f"row {row} retrieves {wrong} of {len(left)} tokens differently")
+            problems.append(
+                f"token {position} of query {query} retrieves {wrong} of {len(left)} tokens differently"
+            )
     return problems
 
 
-def _hits(answer: Answer) -> list[dict[int, tuple[float, tuple[bytes, ...]]]]:
-    """`{token: (score, what its document is called)}` of each query token; none if documents are missing."""
-    names = list(zip(*(answer[name] for name in ("document_ids", "titles", "languages")), strict=True))
-    documents = answer["documents"]
+def _hits(answer: Answer, query: int, position: int) -> dict[int, tuple[float, tuple[bytes, ...]]]:
+    """`{token: (score, what its document is called)}` of a query token; none if documents are missing."""
+    names = list(zip(*(answer[name][query] for name in ("document_ids", "titles", "languages")), strict=True))
+    documents = answer["documents"][query, position]
     if documents.size and not -1 <= documents.min() <= documents.max() < len(names):
-        return [{} for _ in documents]
-    rows = zip(answer["token_ids"].tolist(), answer["scores"].tolist(), documents.tolist(), strict=True)
-    return [
-        {
-            token: (score, names[document])
-            for token, score, document in zip(*row, strict=True)
-            if document >= 0
-        }
-        for row in rows
-    ]
+        return {}
+    row = (answer[name][query, position].tolist() for name in ("token_ids", "scores"))
+    return {
+        token: (score, names[document])
+        for token, score, document in zip(*row, documents.tolist(), strict=True)
+        if document >= 0
+    }

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from xtr_tf.retriever.request import QUERY, SearchRequest, require_text, with_parameters
-from xtr_tf.retriever.retriever import Retriever, at_least_one_row
+from xtr_tf.retriever.retriever import Retriever
+from xtr_tf.retriever.token_search import at_least_one_row
 from xtr_tf.scoring.token_hits import TokenHits
 
 
@@ -19,7 +20,8 @@ def explain_signature(retriever: Retriever) -> dict[str, Any]:
 
     def explain(query: tf.Tensor, request: SearchRequest) -> dict[str, tf.Tensor]:
         # What is explained is the score of the tokens that were retrieved, which no rescoring changes.
-        return _explain(retriever, query, request._replace(rescore=tf.constant(0)).checked())
+        request = request._replace(rescore=tf.constant([0])).checked(tf.size(query))
+        return _explain(retriever, query, request)
 
     names = [name for name in SearchRequest._fields if name != "rescore"]
     return {"explain": with_parameters(explain, [QUERY], retriever.defaults, names)}
@@ -30,7 +32,7 @@ def _explain(retriever: Retriever, query: tf.Tensor, request: SearchRequest) -> 
     queries = retriever.encode(ids)
     hits = retriever.find_tokens(queries, request.k_prime, request.leaves)
     ranked = retriever.rank(hits, queries, request)
-    missing = hits.missing_similarities(request.imputation, request.constant)
+    missing = retriever.missing_similarities(hits, queries, request)
     alignment = align(hits, missing, queries.mask, retriever.document_of_token, ranked.ordinals)
     unknown = tf.fill(tf.shape(alignment.tokens), -1)
     pieces, starts, limits = (

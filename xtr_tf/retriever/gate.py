@@ -1,9 +1,10 @@
 """The gate of exports: does a fresh process, without Python TensorFlow, give the exporter's answers?
 
 What must be exact is compared exactly, and what may round within the rounding that the exporter measured and
-wrote down: on any processor, with any number of threads, a mistake is refused and a last bit is not.
-`python -m xtr_tf.retriever.gate DIR` is that process. It loads the model with the C library's loader,
-which is TensorFlow Serving's, and only the op libraries that the model's ops ask for.
+wrote down: on any processor, with any number of threads, a mistake is refused and a last bit is not. Then the
+requests are replayed two at a time, joined along the first dimension and split again, as servers do with
+batches. `python -m xtr_tf.retriever.gate DIR` is that process. It loads the model with the C library's
+loader, which is TensorFlow Serving's, and only the op libraries that the model's ops ask for.
 """
 
 from __future__ import annotations
@@ -16,26 +17,20 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from xtr_tf.errors import InputError
-from xtr_tf.retriever.agreement import differences
-from xtr_tf.retriever.reference_cases import OLD_SCORE_TOLERANCE, Reference, read_reference
+from xtr_tf.retriever.agreement import differences, without_padding
+from xtr_tf.retriever.reference_cases import Reference, ReferenceCase, read_reference
 from xtr_tf.runtime import SavedModelSession, SessionOptions, StatusError, release_free_memory
 from xtr_tf.runtime.c_library import c_library
 from xtr_tf.runtime.memory import peak_resident_bytes, resident_bytes
 
 _SECONDS_ALLOWED = 3600
-#: What there is to say of a model that was exported before rounding was measured.
-OLD_FORM = (
-    "The reference cases are of the old form, which does not say how far rounding may move an answer: scores "
-    f"are compared within {OLD_SCORE_TOLERANCE:g}, token ids and defaults not at all; export the model again "
-    "for a full check."
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +42,6 @@ class GateReport:
         cases: Number of requests replayed, by signature.
         op_libraries: File names of the op libraries that the model needed.
         problems: What was wrong, a phrase each.
-        old_form: Whether the reference cases say nothing of rounding, so that less could be checked.
         memory: `peak_bytes` that the process grew by at most while the model was loaded, and
             `resident_bytes` that it had grown by after all requests.
     """
@@ -56,7 +50,6 @@ class GateReport:
     cases: dict[str, int]
     op_libraries: list[str]
     problems: list[str]
-    old_form: bool = False
     memory: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @property
@@ -91,7 +84,7 @@ def replay(directory: Path, rewrite_graph: bool = False) -> GateReport:
     if "tensorflow" in sys.modules:
         problems.append("the process imported Python TensorFlow, so that it proves nothing")
     counts = dict(Counter(case.signature for case in reference.cases))
-    return GateReport(load_seconds, counts, libraries, problems, reference.old_form, memory)
+    return GateReport(load_seconds, counts, libraries, problems, memory)
 
 
 def problems_of(session: SavedModelSession, reference: Reference) -> Iterator[str]:
@@ -99,16 +92,71 @@ def problems_of(session: SavedModelSession, reference: Reference) -> Iterator[st
     recorded = {case.signature for case in reference.cases}
     for name in sorted(session.signatures.keys() - recorded):
         yield f"`{name}` has no reference answer"
-    for signature, defaults in (reference.defaults or {}).items():
+    for signature, defaults in reference.defaults.items():
         if signature in session.signatures:
             yield from _wrong_defaults(session, signature, defaults)
     for case in reference.cases:
-        try:
-            found = differences(case, session.run(case.signature, case.inputs))
-        except (InputError, StatusError) as error:
-            found = [str(error)]
-        for problem in found:
+        for problem in _asked(
+            session, case.signature, case.inputs, lambda answer, of=case: differences(of, answer)
+        ):
             yield f"`{case.signature}`: {problem}"
+    for first, second in pairs_to_join(reference.cases):
+        for problem in _joined(session, first, second):
+            yield f"`{first.signature}`, two requests joined: {problem}"
+
+
+def _asked(
+    session: SavedModelSession,
+    signature: str,
+    inputs: Mapping[str, np.ndarray],
+    check: Callable[[Mapping[str, np.ndarray]], list[str]],
+) -> list[str]:
+    try:
+        return check(session.run(signature, inputs))
+    except (InputError, StatusError) as error:
+        return [str(error)]
+
+
+def pairs_to_join(cases: Sequence[ReferenceCase]) -> Iterator[tuple[ReferenceCase, ReferenceCase]]:
+    """Yields every case with the next one of its signature that can be joined to it, if need be itself.
+
+    TensorFlow Serving's batching joins the requests of several callers along the first dimension, whatever
+    the signature, if all other dimensions are the same.
+    """
+    for place, case in enumerate(cases):
+        others = [*cases[place + 1 :], *cases[: place + 1]]
+        yield case, next(other for other in others if _can_join(case, other))
+
+
+def _can_join(case: ReferenceCase, other: ReferenceCase) -> bool:
+    return case.signature == other.signature and all(
+        array.shape[1:] == other.inputs[name].shape[1:] for name, array in case.inputs.items()
+    )
+
+
+def _joined(session: SavedModelSession, first: ReferenceCase, second: ReferenceCase) -> list[str]:
+    """Runs two requests as one, splits the answer, and compares each half."""
+    inputs = {name: np.concatenate([array, second.inputs[name]]) for name, array in first.inputs.items()}
+    rows = {len(array) for array in inputs.values()}
+    if len(rows) > 1:
+        return [f"the inputs have {sorted(rows)} rows"]
+    [total] = rows
+    split = len(next(iter(first.inputs.values())))
+
+    def check(answer: Mapping[str, np.ndarray]) -> list[str]:
+        wrong = [
+            f"`{name}` has no row for each query" for name, array in answer.items() if len(array) != total
+        ]
+        if wrong:
+            return wrong
+        halves = ({n: a[:split] for n, a in answer.items()}, {n: a[split:] for n, a in answer.items()})
+        return [
+            problem
+            for case, half in zip((first, second), halves, strict=True)
+            for problem in differences(case, without_padding(case, half))
+        ]
+
+    return _asked(session, first.signature, inputs, check)
 
 
 def _wrong_defaults(

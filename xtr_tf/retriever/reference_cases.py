@@ -18,10 +18,8 @@ from xtr_tf.errors import InputError
 
 # Next to the warm-up requests, in the directory that servers leave alone.
 REFERENCE_FILE = Path("assets.extra") / "reference_answers.json"
-FORM = 2
-#: Of cases in the old form, which say nothing of rounding.
-OLD_SCORE_TOLERANCE = 1e-3
-_OLD_VECTOR_TOLERANCE = 1e-5
+# Third form: every parameter has a value for each query.
+FORM = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,13 +52,11 @@ class Reference:
 
     Attributes:
         cases: In the order in which they are replayed.
-        defaults: Values of inputs that a request may leave out, by signature and name; None if not known.
-        old_form: Whether it was written before the rounding of answers was measured.
+        defaults: Values of inputs that a request may leave out, by signature and name.
     """
 
     cases: Sequence[ReferenceCase]
-    defaults: Mapping[str, Mapping[str, np.ndarray]] | None = None
-    old_form: bool = False
+    defaults: Mapping[str, Mapping[str, np.ndarray]]
 
 
 def write_reference(directory: Path, reference: Reference) -> None:
@@ -69,7 +65,7 @@ def write_reference(directory: Path, reference: Reference) -> None:
     file.parent.mkdir(exist_ok=True)
     content = {
         "form": FORM,
-        "defaults": {name: _to_fields(values) for name, values in (reference.defaults or {}).items()},
+        "defaults": {name: _to_fields(values) for name, values in reference.defaults.items()},
         "cases": [
             {
                 "signature": case.signature,
@@ -89,7 +85,11 @@ def write_reference(directory: Path, reference: Reference) -> None:
 
 
 def read_reference(directory: Path) -> Reference:
-    """Reads what a model is checked by, in this form or in the old one, a bare list of cases."""
+    """Reads what a model is checked by.
+
+    Raises:
+        InputError: There is nothing to read, or it was written by another release.
+    """
     file = directory / REFERENCE_FILE
     try:
         return _reference(json.loads(file.read_text(encoding="utf-8")))
@@ -103,12 +103,11 @@ def read_reference(directory: Path) -> Reference:
 
 
 def _reference(content: Any) -> Reference:
-    if isinstance(content, list):
-        return Reference([_old_case(entry) for entry in content], old_form=True)
-    if content["form"] != FORM:
+    form = 1 if isinstance(content, list) else content["form"]
+    if form != FORM:
         raise InputError(
-            "The model's reference answers are of a form that this xtr-tf does not know; check the model "
-            f"with the release that exported it. Received: form {content['form']}."
+            "The model was exported by another release of xtr-tf, whose requests look different; export it "
+            f"again, or check it with that release. Received: reference answers of form {form}, not {FORM}."
         )
     return Reference(
         [_case(entry) for entry in content["cases"]],
@@ -124,16 +123,6 @@ def _case(entry: Mapping[str, Any]) -> ReferenceCase:
         {name: float(tolerance) for name, tolerance in entry["tolerances"].items()},
         *(_from_json(entry[name]) if name in entry else None for name in ("contested", "beyond")),
     )
-
-
-def _old_case(entry: Mapping[str, Any]) -> ReferenceCase:
-    case = _case({**entry, "tolerances": {}})
-    tolerances = {
-        name: _OLD_VECTOR_TOLERANCE if name == "encodings" else OLD_SCORE_TOLERANCE
-        for name, array in case.outputs.items()
-        if array.dtype.kind == "f"
-    }
-    return dataclasses.replace(case, tolerances=tolerances)
 
 
 def _to_fields(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:

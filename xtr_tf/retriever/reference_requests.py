@@ -82,8 +82,7 @@ class _Recorder:
 
     def _measure_index(self) -> None:
         dim, distance = self._retriever.dim, self._of_encoder
-        request = {"k_prime": np.int32(_K_PRIME_OF_HITS), "leaves": np.int32(0)}
-        hits = self._asking("search_vectors_tokens", request)
+        hits = self._asking("search_vectors_tokens", _for_all(k_prime=_K_PRIME_OF_HITS, leaves=0))
         by_ulps = slack.token_spread(hits, self._vectors, slack.moved_by_ulps(self._vectors))
         spread = slack.token_spread(hits, self._vectors, slack.moved_by(distance, self._vectors))
         self._of_hits_by_vectors = slack.slack(dim, by_ulps)
@@ -119,11 +118,11 @@ class _Recorder:
         """Searches fed with the recorded vectors: token hits, the index as a whole, and documents."""
         tolerances = dict.fromkeys(("scores", "cutoffs"), self._of_hits_by_vectors)
         signature = "search_vectors_tokens"
-        hits = {"k_prime": np.int32(_K_PRIME_OF_HITS), "leaves": np.int32(0)}
+        hits = _for_all(k_prime=_K_PRIME_OF_HITS, leaves=0)
         self._record(signature, {"encodings": self._vectors, "mask": self._mask, **hits}, tolerances)
         probes = {"encodings": self._vectors[[0, -1], :1], "mask": np.ones([2, 1], bool)}
-        whole = np.int32(min(self._retriever.searcher.num_tokens, _K_PRIME_OF_PROBES))
-        self._record(signature, {**probes, "k_prime": whole, "leaves": np.int32(0)}, tolerances)
+        whole = min(self._retriever.searcher.num_tokens, _K_PRIME_OF_PROBES)
+        self._record(signature, {**probes, **_for_all(k_prime=whole, leaves=0)}, tolerances)
         steady = self._steadiness.queries
         vectors = {"encodings": self._vectors[steady], "mask": self._mask[steady]}
         self._record("search_vectors", {**vectors, **self._parameters}, {"scores": self._by_vectors})
@@ -138,7 +137,7 @@ class _Recorder:
         self._record_sharp_searches()
         if self._retriever.keeps_vectors:
             self._record_rescored()
-        hits = {"query": texts[:2], "k_prime": np.int32(_K_PRIME_OF_HITS), "leaves": np.int32(0)}
+        hits = {"query": texts[:2], **_for_all(k_prime=_K_PRIME_OF_HITS, leaves=0)}
         self._record("search_tokens", hits, dict.fromkeys(("scores", "cutoffs"), self._of_hits))
         self._record_explanations(texts[:2])
         scored = {"scores": 2 * self._of_encoder + slack.rounding_of_scores(self._retriever.dim)}
@@ -150,9 +149,7 @@ class _Recorder:
         place, k_prime, fall = self._sharpest()
         request = {
             **self._parameters,
-            "k_prime": np.int32(k_prime),
-            "leaves": np.int32(_LEAVES_OF_SHARP),
-            "rescore": np.int32(0),
+            **_for_all(k_prime=k_prime, leaves=_LEAVES_OF_SHARP, rescore=0),
         }
         query = {"query": self._texts[[place]]}
         vectors = {"encodings": self._vectors[[place]], "mask": self._mask[[place]]}
@@ -162,34 +159,34 @@ class _Recorder:
         if sharp:
             self._record("search", {**query, **request, "languages": language}, of_text)
         for name in IMPUTATIONS if sharp else ("top_k_prime",):
-            asked = {**request, "imputation": np.array(name.encode(), object), "constant": np.float32(0.5)}
+            asked = {**request, "imputation": _strings([name]), "constant": np.array([0.5], np.float32)}
             self._record("search", {**query, **asked}, of_text)
             self._record("search_vectors", {**vectors, **asked}, of_vectors)
 
     def _sharpest(self) -> tuple[int, int, float]:
         """The query and the k' after which the scores of all its tokens fall furthest, and how far."""
-        request = {"k_prime": np.int32(_K_PRIME_OF_HITS), "leaves": np.int32(_LEAVES_OF_SHARP)}
+        request = _for_all(k_prime=_K_PRIME_OF_HITS, leaves=_LEAVES_OF_SHARP)
         hits = self._asking("search_vectors_tokens", request)(self._vectors)
-        scores = -np.sort(-hits["scores"], axis=1)
+        scores = -np.sort(-hits["scores"], axis=2)
         with np.errstate(invalid="ignore"):
-            falls = np.nan_to_num(scores[:, :-1] - scores[:, 1:], nan=0.0, posinf=0.0)
+            falls = np.nan_to_num(scores[:, :, :-1] - scores[:, :, 1:], nan=0.0, posinf=0.0)
         best = (0.0, 0, 1)
         for place in np.flatnonzero(self._steadiness.queries).tolist():
-            of_query = falls[hits["query_of_row"] == place].min(axis=0)
+            of_query = falls[place][hits["mask"][place]].min(axis=0)
             if of_query.size:
                 best = max(best, (float(of_query.max()), place, 1 + int(of_query.argmax())))
         return best[1], best[2], best[0]
 
     def _record_rescored(self) -> None:
-        rescore = np.int32(min(2 * self._retriever.defaults.top_k, MAX_TOP_K))
-        parameters = {**self._parameters, "rescore": rescore}
+        rescore = min(2 * self._retriever.defaults.top_k, MAX_TOP_K)
+        parameters = {**self._parameters, **_for_all(rescore=rescore)}
         steadiness = self._steadiness_of(parameters)
         texts = self._texts[steadiness.queries]
         self._record("search", {"query": texts, **parameters}, {"scores": steadiness.tolerance})
 
     def _record_explanations(self, texts: np.ndarray) -> None:
         request = {name: value for name, value in self._parameters.items() if name != "rescore"}
-        request["top_k"] = np.int32(min(int(request["top_k"]), _MOST_EXPLAINED))
+        request |= _for_all(top_k=min(self._retriever.defaults.top_k, _MOST_EXPLAINED))
         places = [self._texts.tolist().index(text) for text in texts]
         vectors = {"encodings": self._vectors[places], "mask": self._mask[places]}
         searched = {name: request[name] for name in ("k_prime", "leaves")}
@@ -214,9 +211,14 @@ class _Recorder:
         only: Sequence[str] = (),
         contested: np.ndarray | None = None,
     ) -> None:
-        outputs = self._ask(signature, inputs)
+        # As clients send them: a value for each query.
+        rows = len(next(iter(inputs.values())))
+        asked = {
+            name: np.repeat(value, rows) if name in SearchRequest._fields else value
+            for name, value in inputs.items()
+        }
+        outputs = self._ask(signature, asked)
         kept = {name: array for name, array in outputs.items() if not only or name in only}
-        asked = {name: _array(value) for name, value in inputs.items()}
         beyond = self._beyond(signature, inputs)
         self.cases.append(ReferenceCase(signature, asked, kept, tolerances, contested, beyond))
 
@@ -232,18 +234,18 @@ class _Recorder:
             return scores
         if "top_k" not in inputs or inputs["top_k"] in (MAX_TOP_K, inputs.get("rescore", 0)):
             return None
-        return self._ask(signature, {**inputs, "top_k": np.int32(inputs["top_k"] + 1)})["scores"][:, -1]
+        return self._ask(signature, {**inputs, "top_k": inputs["top_k"] + np.int32(1)})["scores"][:, -1]
 
 
 def _contested(explained: Arrays, hits: Arrays, close: float) -> np.ndarray:
     """Where two retrieved tokens of a document are `close`, `[queries, documents, length]` bool."""
     contested = np.zeros(explained["retrieved"].shape, bool)
-    names = {identifier: place for place, identifier in enumerate(hits["document_ids"])}
     for query, identifiers in enumerate(explained["document_ids"]):
-        for position, row in enumerate(np.flatnonzero(hits["query_of_row"] == query)):
+        names = {identifier: place for place, identifier in enumerate(hits["document_ids"][query])}
+        for position in np.flatnonzero(hits["mask"][query]):
+            scores, documents = hits["scores"][query, position], hits["documents"][query, position]
             for place, identifier in enumerate(identifiers):
-                own = hits["scores"][row][hits["documents"][row] == names.get(identifier, -2)]
-                best = -np.sort(-own)[:2]
+                best = -np.sort(-scores[documents == names.get(identifier, -2)])[:2]
                 contested[query, place, position] = len(best) == 2 and best[0] - best[1] <= close
     return contested
 
@@ -252,7 +254,7 @@ def _defaults_of(function: Any) -> Arrays:
     """Values of the inputs that a caller may leave out."""
     parameters = inspect.signature(function.python_function).parameters
     return {
-        name: _array(parameter.default.numpy())
+        name: parameter.default.numpy()
         for name, parameter in parameters.items()
         if parameter.default is not inspect.Parameter.empty
     }
@@ -264,5 +266,6 @@ def _strings(values: Sequence[str | bytes]) -> np.ndarray:
     return encoded
 
 
-def _array(value: Any) -> np.ndarray:
-    return np.asarray(value, object) if isinstance(value, bytes) else np.asarray(value)
+def _for_all(**values: int) -> Arrays:
+    """Parameters that are the same for all queries."""
+    return {name: np.array([value], np.int32) for name, value in values.items()}

@@ -1,8 +1,10 @@
 """The parameters of a request: what they are, their ranges, and how a signature takes them.
 
-The only place that lists them: names, dtypes and shapes are `SearchRequest.specs`, and a signature gets
-them from `with_parameters`. `k_prime` and `leaves` are checked by the searcher, `imputation` by the
-scoring; what is left is checked here, inside the graph. Knows nothing of what is searched.
+Every parameter is a list with a value for each query, so that servers can join the requests of several
+callers along the first dimension and split the answers again; one value stands for all queries. The only
+place that lists them: names and dtypes are `SearchRequest.specs`, and a signature gets them from
+`with_parameters`. `k_prime` and `leaves` are checked by the searcher, `imputation` by the scoring; what is
+left is checked here, inside the graph. Knows nothing of what is searched.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ QUERY = tf.TensorSpec([None], tf.string, name="query")
 
 
 class SearchRequest(NamedTuple):
-    """How to search, scalars unless said otherwise.
+    """How to search: `[queries]` each, or `[1]` for the same in all of them.
 
     Attributes:
         k_prime: int32, tokens that each query token retrieves.
@@ -28,7 +30,8 @@ class SearchRequest(NamedTuple):
         leaves: int32, leaves of the index to search, 0 for the index's own rule.
         imputation: string, one of `xtr_tf.config.retrieval.IMPUTATIONS`.
         constant: float32, the score of what was not retrieved under `constant`.
-        languages: `[any]` strings; only documents in one of them are returned; all if it is empty or None.
+        languages: string, only documents in one of these, separated by commas, are returned; all if it is
+            empty, and if it is None as a whole.
         rescore: int32, candidates that are ranked again by exact f_ColBERT over the kept vectors, 0 for none.
     """
 
@@ -44,39 +47,49 @@ class SearchRequest(NamedTuple):
     def specs(cls) -> dict[str, tf.TensorSpec]:
         """Dtypes and shapes, by name."""
         dtypes = cls(tf.int32, tf.int32, tf.int32, tf.string, tf.float32, tf.string, tf.int32)
-        return {
-            name: tf.TensorSpec([None] if name == "languages" else [], dtype, name=name)
-            for name, dtype in dtypes._asdict().items()
-        }
+        return {name: tf.TensorSpec([None], dtype, name=name) for name, dtype in dtypes._asdict().items()}
 
     @classmethod
     def default(cls, defaults: SearchDefaults) -> SearchRequest:
-        """What `defaults` says, with no language filter."""
-        return cls(
-            tf.constant(defaults.k_prime),
-            tf.constant(defaults.top_k),
-            tf.constant(defaults.leaves),
-            tf.constant(defaults.imputation),
-            tf.constant(defaults.constant),
-            tf.constant([], tf.string),
-            tf.constant(defaults.rescore),
+        """What `defaults` says for all queries, with no language filter."""
+        values = cls(
+            defaults.k_prime,
+            defaults.top_k,
+            defaults.leaves,
+            defaults.imputation,
+            defaults.constant,
+            "",
+            defaults.rescore,
         )
+        return cls(*(tf.constant([value]) for value in values))
 
-    def checked(self) -> SearchRequest:
-        """The same request, which fails when run if a value is out of range."""
+    def checked(self, queries: tf.Tensor) -> SearchRequest:
+        """The same request, which fails when run if a value is out of range or there are too few or many.
+
+        Args:
+            queries: Scalar int32, how many there are.
+        """
+        lengths = tf.stack([tf.size(value) for value in self])
+        counted = require(
+            tf.reduce_all((lengths == 1) | (lengths == queries) & (lengths > 0)),
+            "Every parameter must have one value for each query, or one for all of them. Received: lengths",
+            lengths,
+        )
+        with tf.control_dependencies([counted]):
+            top_k = tf.identity(self.top_k)
         checks = [
             require(
-                (self.top_k >= 1) & (self.top_k <= MAX_TOP_K),
+                tf.reduce_all((top_k >= 1) & (top_k <= MAX_TOP_K)),
                 f"`top_k` must be between 1 and {MAX_TOP_K}. Received:",
-                self.top_k,
+                top_k,
             ),
             require(
-                tf.math.is_finite(self.constant),
+                tf.reduce_all(tf.math.is_finite(self.constant)),
                 "`constant` must be a finite number. Received:",
                 self.constant,
             ),
             require(
-                (self.rescore == 0) | (self.rescore >= self.top_k) & (self.rescore <= MAX_TOP_K),
+                tf.reduce_all((self.rescore == 0) | (self.rescore >= top_k) & (self.rescore <= MAX_TOP_K)),
                 f"`rescore` must be 0 (none) or between `top_k` and {MAX_TOP_K}. Received:",
                 self.rescore,
             ),
@@ -128,9 +141,14 @@ def with_parameters(
     return tf.function(traced, input_signature=[*inputs, *(specs[name] for name in names)])
 
 
+def alike(values: tf.Tensor) -> bool:
+    """Whether a parameter is known to be the same for all queries when the graph is built."""
+    return bool(values.shape == [1])
+
+
 def require(condition: tf.Tensor, message: str, received: tf.Tensor) -> tf.Operation:
-    """An op that fails with `message` and the value received; make what depends on it wait for it."""
-    return tf.debugging.Assert(condition, [message, received])
+    """An op that fails with `message` and the values received; make what depends on it wait for it."""
+    return tf.debugging.Assert(condition, [message, received], summarize=8)
 
 
 def has_no_text(ids: tf.RaggedTensor) -> tf.Tensor:

@@ -6,7 +6,6 @@ serving, or of which kind of searcher it has.
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -19,10 +18,11 @@ from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.tokenizer import Tokenizer
 from xtr_tf.retriever.request import SearchRequest, require
 from xtr_tf.retriever.tables import DocumentTable, TokenTable
+from xtr_tf.retriever.token_search import at_least_one_row, search_tokens
 from xtr_tf.scoring.maxsim import rescore_documents
 from xtr_tf.scoring.ranking import RankedDocuments
 from xtr_tf.scoring.token_hits import TokenHits
-from xtr_tf.scoring.xtr import flatten_queries, score_documents
+from xtr_tf.scoring.xtr import flatten_queries, of_rows, score_documents
 
 
 class EncodedTexts(NamedTuple):
@@ -35,16 +35,6 @@ class EncodedTexts(NamedTuple):
 
     encodings: tf.Tensor
     mask: tf.Tensor
-
-
-def at_least_one_row(values: tf.Tensor) -> tf.Tensor:
-    """Adds a row of zeros to a tensor that has none, to be cut off what comes of it.
-
-    Some search ops refuse a search without queries, and `tf.map_fn` cannot stack nothing.
-    """
-    shape = tf.shape(values)
-    missing = tf.cast(shape[:1] == 0, tf.int32)
-    return tf.concat([values, tf.zeros(tf.concat([missing, shape[1:]], axis=0), values.dtype)], axis=0)
 
 
 class Retriever(tf.Module):
@@ -115,15 +105,12 @@ class Retriever(tf.Module):
         """
         rows = flatten_queries(queries.encodings, queries.mask)
         lengths = tf.math.count_nonzero(queries.mask, axis=1, dtype=tf.int32)
-        lengths = tf.concat([lengths, 1 - tf.minimum(tf.shape(rows)[:1], 1)], axis=0)
-        hits = self.searcher.search(at_least_one_row(rows), k_prime, leaves, lengths)
-        return TokenHits(*(part[: tf.shape(rows)[0]] for part in hits))
+        return search_tokens(self.searcher, rows, lengths, k_prime, leaves)
 
     def rank(self, hits: TokenHits, queries: EncodedTexts, request: SearchRequest) -> RankedDocuments:
         """Scores the documents that own the hits, after the request's language filter if it has one."""
-        score = functools.partial(
-            score_documents,
-            hits,
+        ranked = score_documents(
+            self._in_languages(hits, queries.mask, request.languages),
             at_least_one_row(queries.mask),
             self.document_of_token,
             self.documents.num_documents,
@@ -131,44 +118,69 @@ class Retriever(tf.Module):
             request.imputation,
             request.constant,
         )
-        languages = request.languages
-        if languages is None:
-            ranked = score()
-        else:
-            ranked = tf.cond(
-                tf.reduce_any(languages != ""),
-                lambda: score(allowed=self.documents.in_languages(languages)),
-                score,
-            )
         return RankedDocuments(*(part[: tf.shape(queries.mask)[0]] for part in ranked))
+
+    def _in_languages(self, hits: TokenHits, mask: tf.Tensor, languages: tf.Tensor | None) -> TokenHits:
+        """The hits in the wanted languages only, with the cut-offs of all of them."""
+        if languages is None:
+            return hits
+
+        def scores_in_languages() -> tf.Tensor:
+            wanted = self.documents.in_languages(tf.broadcast_to(languages, tf.shape(mask)[:1]))
+            documents = tf.gather(self.document_of_token, hits.token_ids)
+            of_hits = tf.gather(self.documents.language_of_document, documents)
+            kept = tf.gather(tf.gather(wanted, tf.where(mask)[:, 0]), of_hits, batch_dims=1)
+            return tf.where(kept, hits.scores, -float("inf"))
+
+        scores = tf.cond(tf.reduce_any(languages != ""), scores_in_languages, lambda: hits.scores)
+        return hits._replace(scores=scores)
+
+    def missing_similarities(
+        self, hits: TokenHits, queries: EncodedTexts, request: SearchRequest
+    ) -> tf.Tensor:
+        """m_i of every query token, `[rows]` float32."""
+        return hits.missing_similarities(
+            of_rows(request.imputation, queries.mask), of_rows(request.constant, queries.mask)
+        )
 
     def search(self, queries: EncodedTexts, request: SearchRequest) -> RankedDocuments:
         """Finds and ranks documents; the first of them again by exact f_ColBERT if the request asks."""
         hits = self.find_tokens(queries, request.k_prime, request.leaves)
         if not self.keeps_vectors:
             kept = require(
-                request.rescore == 0,
+                tf.reduce_all(request.rescore == 0),
                 "`rescore` needs an index that keeps vectors: exact, core, or reordered scann. Received:",
                 request.rescore,
             )
             with tf.control_dependencies([kept]):
                 return self.rank(hits, queries, request)
         return tf.cond(
-            request.rescore > 0,
+            tf.reduce_any(request.rescore > 0),
             lambda: self._rescore(hits, queries, request),
             lambda: self.rank(hits, queries, request),
         )
 
     def _rescore(self, hits: TokenHits, queries: EncodedTexts, request: SearchRequest) -> RankedDocuments:
-        candidates = self.rank(hits, queries, request._replace(top_k=request.rescore))
-        ranked = rescore_documents(
-            RankedDocuments(*map(at_least_one_row, candidates)),
+        wanted = request.rescore > 0
+        candidates = self.rank(
+            hits, queries, request._replace(top_k=tf.where(wanted, request.rescore, request.top_k))
+        )
+        # Where none is wanted there is nothing to look up.
+        looked_up = candidates._replace(ordinals=tf.where(wanted[:, tf.newaxis], candidates.ordinals, -1))
+        rescored = rescore_documents(
+            RankedDocuments(*map(at_least_one_row, looked_up)),
             at_least_one_row(queries.encodings),
             at_least_one_row(queries.mask),
             self.searcher.vectors_of,
             self.document_offsets,
         )
-        return RankedDocuments(*(part[: tf.shape(queries.mask)[0], : request.top_k] for part in ranked))
+        chosen = RankedDocuments(
+            *(
+                tf.where(wanted[:, tf.newaxis], new[: tf.shape(queries.mask)[0]], old)
+                for new, old in zip(rescored, candidates, strict=True)
+            )
+        )
+        return chosen.cut(request.top_k)
 
 
 def _document_offsets(document_of_token: np.ndarray, num_documents: int) -> tf.Variable:

@@ -8,9 +8,9 @@
 | `search` | `query` string[B], *parameters* | `document_ids`, `titles`, `languages`, `texts` string[B, K], \
 `scores` float[B, K] |
 | `search_vectors` | `encodings` float[B, L, D], `mask` bool[B, L], *parameters* | as `search` |
-| `search_tokens` | `query` string[B], `k_prime` int32[], `leaves` int32[] | per query token (row, R in all) \
-and hit (C): `query_of_row` int32[R], `token_ids` int32[R, C], `scores` float[R, C], `cutoffs` float[R], \
-`documents` int32[R, C], which counts in `document_ids`, `titles`, `languages` string[?] |
+| `search_tokens` | `query` string[B], `k_prime`, `leaves` int32[B] | per query token (L) and hit (C): \
+`mask` bool[B, L], `token_ids` int32[B, L, C], `scores` float[B, L, C], `cutoffs` float[B, L], `documents` \
+int32[B, L, C], which counts in the query's own `document_ids`, `titles`, `languages` string[B, ?] |
 | `search_vectors_tokens` | `encodings`, `mask`, `k_prime`, `leaves` | as `search_tokens` |
 | `explain` | as `search`, without `rescore` | as `search`, and `query_pieces` \
 string[B, L], `retrieved` bool[B, K, L], `token_scores` float[B, K, L], `document_pieces` string[B, K, L], \
@@ -19,25 +19,32 @@ string[B, L], `retrieved` bool[B, K, L], `token_scores` float[B, K, L], `documen
 | `encode_document` | `document` string[B] | as `encode_query` |
 | `score` | `query` string[B], `documents` string[B, ?] | `scores` float[B, ?], exact f_ColBERT |
 
-*Parameters*, each with the model's default where the server knows defaults of inputs:
+*Parameters*, a value for each query or one for all, and the model's default where the server knows defaults
+of inputs:
 
 | input | | range |
 |---|---|---|
-| `k_prime` | int32[] | tokens that each query token retrieves: 1 or more; more than there are means all |
-| `top_k` | int32[] | documents returned: 1 to 10,000 |
-| `leaves` | int32[] | leaves of the index to search: 0 (the index's own rule) or more |
-| `imputation` | string[] | `top_k_prime`, `zero`, `constant` or `none` |
-| `constant` | float[] | any finite number; counts only with `constant` |
-| `languages` | string[?] | only documents in one of these; empty, or only "", for all |
-| `rescore` | int32[] | candidates ranked again by exact f_ColBERT: 0 (none), or `top_k` to 10,000 where the \
-index keeps vectors |
+| `k_prime` | int32[B] | tokens that each query token retrieves: 1 or more; more than there are means all |
+| `top_k` | int32[B] | documents returned: 1 to 10,000 |
+| `leaves` | int32[B] | leaves of the index to search: 0 (the index's own rule) or more |
+| `imputation` | string[B] | `top_k_prime`, `zero`, `constant` or `none` |
+| `constant` | float[B] | any finite number; counts only with `constant` |
+| `languages` | string[B] | only documents in one of these, separated by commas; "" for all |
+| `rescore` | int32[B] | candidates ranked again by exact f_ColBERT: 0 (none), or `top_k` to 10,000 where \
+the index keeps vectors |
 
-Results are in descending order of score. Where fewer than K documents are found, the rest is "" and -inf.
-A query longer than the tokenizer's limit is cut to it; bytes that are not UTF-8 count as U+FFFD. A blank
-query is refused, except by `serving_default`, which finds nothing for it: servers join requests of several
-callers to one batch, and one caller's mistake must not fail the others. Where `retrieved` is false,
-`token_scores` holds what was imputed and the piece is "" with the span -1 to -1; spans count characters
-of `"{title} {text}"`. Among token hits, padding has the document -1 and the score -inf.
+**Joining and splitting.** Every input and output has the queries first. Requests whose inputs agree in all
+other dimensions may be joined along the first and the answer split again: each query gets what it would get
+alone, only the other dimensions may be larger, as for the longest query or the largest `top_k`, and hold
+padding there.
+
+Results are in descending order of score. K is the largest `top_k`; where a query asked for fewer documents
+or fewer were found, the rest is "" and -inf. A query longer than the tokenizer's limit is cut to it; bytes
+that are not UTF-8 count as U+FFFD. A blank query is refused, except by `serving_default`, which finds
+nothing for it: servers join requests of several callers to one batch, and one caller's mistake must not fail
+the others. Where `retrieved` is false, `token_scores` holds what was imputed and the piece is "" with the
+span -1 to -1; spans count characters of `"{title} {text}"`. Among token hits, padding has the document -1
+and the score -inf.
 """
 
 from __future__ import annotations
@@ -47,6 +54,7 @@ from typing import Any
 import tensorflow as tf
 
 from xtr_tf.retriever.explain import explain_signature
+from xtr_tf.retriever.hits import describe_hits
 from xtr_tf.retriever.request import (
     QUERY,
     SearchRequest,
@@ -58,7 +66,6 @@ from xtr_tf.retriever.request import (
 from xtr_tf.retriever.retriever import EncodedTexts, Retriever
 from xtr_tf.scoring.maxsim import maxsim_scores, score_in_chunks
 from xtr_tf.scoring.ranking import RankedDocuments
-from xtr_tf.scoring.token_hits import TokenHits
 
 
 def build_signatures(retriever: Retriever) -> dict[str, Any]:
@@ -85,27 +92,24 @@ def search_signatures(retriever: Retriever) -> dict[str, Any]:
         }
 
     def search(query: tf.Tensor, request: SearchRequest) -> dict[str, tf.Tensor]:
-        request = request.checked()
+        request = request.checked(tf.size(query))
         encoded = retriever.encode(require_text(retriever.query_ids(query), "query"))
         return _documents(retriever, retriever.search(encoded, request))
 
     def search_vectors(encodings: tf.Tensor, mask: tf.Tensor, request: SearchRequest) -> dict[str, tf.Tensor]:
-        request = request.checked()
+        request = request.checked(tf.shape(mask)[0])
         return _documents(retriever, retriever.search(_checked_vectors(encodings, mask), request))
 
     def search_tokens(query: tf.Tensor, request: SearchRequest) -> dict[str, tf.Tensor]:
+        request = request.checked(tf.size(query))
         encoded = retriever.encode(require_text(retriever.query_ids(query), "query"))
-        return _token_hits(
-            retriever, encoded, retriever.find_tokens(encoded, request.k_prime, request.leaves)
-        )
+        return _token_hits(retriever, encoded, request)
 
     def search_vectors_tokens(
         encodings: tf.Tensor, mask: tf.Tensor, request: SearchRequest
     ) -> dict[str, tf.Tensor]:
-        encoded = _checked_vectors(encodings, mask)
-        return _token_hits(
-            retriever, encoded, retriever.find_tokens(encoded, request.k_prime, request.leaves)
-        )
+        request = request.checked(tf.shape(mask)[0])
+        return _token_hits(retriever, _checked_vectors(encodings, mask), request)
 
     vectors = [
         tf.TensorSpec([None, None, retriever.dim], tf.float32, name="encodings"),
@@ -146,23 +150,9 @@ def _checked_vectors(encodings: tf.Tensor, mask: tf.Tensor) -> EncodedTexts:
         return EncodedTexts(tf.identity(encodings), tf.identity(mask))
 
 
-def _token_hits(retriever: Retriever, queries: EncodedTexts, hits: TokenHits) -> dict[str, tf.Tensor]:
-    """Hits with a list of the candidates they belong to, in document order, so that ids are sent once."""
-    documents = tf.gather(retriever.document_of_token, hits.token_ids)
-    is_candidate = tf.math.unsorted_segment_max(
-        tf.cast(hits.valid, tf.int32), documents, retriever.documents.num_documents
-    )
-    is_candidate = tf.maximum(is_candidate, 0)
-    positions = tf.gather(tf.cumsum(is_candidate) - 1, documents)
-    ordinals = tf.cast(tf.where(is_candidate > 0)[:, 0], tf.int32)
-    return {
-        "query_of_row": tf.cast(tf.where(queries.mask)[:, 0], tf.int32),
-        "token_ids": hits.token_ids,
-        "scores": hits.scores,
-        "cutoffs": hits.cutoffs,
-        "documents": tf.where(hits.valid, positions, -1),
-        **retriever.documents.look_up(ordinals),
-    }
+def _token_hits(retriever: Retriever, queries: EncodedTexts, request: SearchRequest) -> dict[str, tf.Tensor]:
+    hits = retriever.find_tokens(queries, request.k_prime, request.leaves)
+    return describe_hits(hits, queries.mask, retriever.document_of_token, retriever.documents)
 
 
 def text_signatures(retriever: Retriever) -> dict[str, Any]:

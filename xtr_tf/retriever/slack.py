@@ -133,10 +133,12 @@ def slack(dim: int, spread: float) -> float:
     return rounding_of_scores(dim) + _MARGIN * spread
 
 
-def _scores_of_tokens(hits: Answer) -> dict[tuple[int, int], float]:
-    rows, columns = np.nonzero(hits["documents"] >= 0)
-    tokens, scores = hits["token_ids"][rows, columns], hits["scores"][rows, columns]
-    return dict(zip(zip(rows.tolist(), tokens.tolist(), strict=True), scores.tolist(), strict=True))
+def _scores_of_tokens(hits: Answer) -> dict[tuple[int, int, int], float]:
+    """By query, position in it, and retrieved token."""
+    is_hit = hits["documents"] >= 0
+    queries, positions, _ = np.nonzero(is_hit)
+    names = (queries.tolist(), positions.tolist(), hits["token_ids"][is_hit].tolist())
+    return dict(zip(zip(*names, strict=True), hits["scores"][is_hit].tolist(), strict=True))
 
 
 def _ranking_spread(expected: Answer, answer: Answer, query: int) -> float:

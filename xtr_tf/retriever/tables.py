@@ -71,16 +71,19 @@ class DocumentTable(tf.Module):
         return tf.where(ordinals >= 0, self._optional(self.texts, tf.maximum(ordinals, 0)), "")
 
     def in_languages(self, languages: tf.Tensor) -> tf.Tensor:
-        """Which documents a language filter lets pass.
+        """Which languages a filter lets pass.
 
         Args:
-            languages: `[any]` strings; "" is ignored. A language that no document has matches nothing.
+            languages: `[queries]` strings, languages separated by commas; an empty string lets all pass. A
+                language that no document has matches nothing.
 
         Returns:
-            `[num_documents]` bool.
+            `[queries, languages]` bool, in the order of `language_names`.
         """
-        wanted = tf.reduce_any(self.language_names[:, tf.newaxis] == languages[tf.newaxis, :], axis=1)
-        return tf.gather(wanted, self.language_of_document)
+        listed = tf.strings.strip(tf.strings.split(languages, ",").to_tensor(""))
+        named = listed[:, :, tf.newaxis] == self.language_names
+        named &= (listed != "")[:, :, tf.newaxis]
+        return tf.reduce_any(named, axis=1) | tf.reduce_all(listed == "", axis=1)[:, tf.newaxis]
 
     def _optional(self, table: tf.Variable, rows: tf.Tensor) -> tf.Tensor:
         if table.shape[0] == 0:

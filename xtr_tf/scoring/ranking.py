@@ -22,6 +22,19 @@ class RankedDocuments(NamedTuple):
     ordinals: tf.Tensor
     scores: tf.Tensor
 
+    def cut(self, top_k: tf.Tensor) -> RankedDocuments:
+        """The first `top_k` documents of each query, `[queries, max(top_k)]`.
+
+        Args:
+            top_k: `[queries]` int32, none above the columns there are.
+        """
+        columns = tf.range(tf.reduce_max(top_k))
+        beyond = columns >= top_k[:, tf.newaxis]
+        return RankedDocuments(
+            ordinals=tf.where(beyond, -1, self.ordinals[:, : tf.size(columns)]),
+            scores=tf.where(beyond, -float("inf"), self.scores[:, : tf.size(columns)]),
+        )
+
 
 #: What `tf.map_fn` is told about the ranking of one query.
 ONE_RANKING = RankedDocuments(tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.float32))

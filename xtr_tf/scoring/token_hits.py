@@ -34,8 +34,8 @@ class TokenHits(NamedTuple):
         """m_i: what a query token counts with for a document of which it retrieved nothing.
 
         Args:
-            imputation: String scalar, one of `xtr_tf.config.retrieval.IMPUTATIONS`.
-            constant: m_i under `constant`.
+            imputation: `[rows]` strings, or one for all rows, of `xtr_tf.config.retrieval.IMPUTATIONS`.
+            constant: m_i under `constant`, likewise.
 
         Returns:
             `[rows]` float32; 0 under `none`, where nothing is imputed.

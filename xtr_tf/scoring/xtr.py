@@ -44,63 +44,93 @@ def score_documents(
     top_k: tf.Tensor,
     imputation: tf.Tensor | str = "top_k_prime",
     constant: tf.Tensor | float = 0.0,
-    allowed: tf.Tensor | None = None,
 ) -> RankedDocuments:
     """Ranks the candidates: the documents that own at least one retrieved token.
 
     Args:
-        hits: Of the rows of `flatten_queries`, which are valid query tokens only.
-        query_mask: `[queries, length]`, true (or 1) where there is a token.
+        hits: Of the rows of `flatten_queries`, which are valid query tokens only. A score of `-inf` counts as
+            no hit, so that what may not be returned can be left out while the cut-offs stay.
+        query_mask: `[queries, length]`, true (or 1) where there is a token; at least one query.
         document_of_token: `[tokens]` int32 variable or tensor.
         num_documents: Documents in the index.
-        top_k: Scalar int32, at least 1.
-        imputation: One of `IMPUTATIONS`, a string scalar that may come with the request.
+        top_k: int32, at least 1; this and the following two are `[queries]`, or one value for all.
+        imputation: One of `IMPUTATIONS`.
         constant: m_i under `constant`.
-        allowed: `[num_documents]` bool; documents that may be returned, all of them if None.
 
     Returns:
-        Ordinals and scores, `[queries, top_k]`.
+        Ordinals and scores, `[queries, max(top_k)]`; nothing beyond a query's own `top_k`.
 
     Raises:
         tf.errors.InvalidArgumentError: For an unknown imputation or `top_k` below 1; inside a
             graph when it runs.
     """
     query_mask = tf.cast(query_mask, tf.bool)
-    imputation = tf.convert_to_tensor(imputation)
-    top_k = tf.convert_to_tensor(top_k, tf.int32)
+    top_k = _vector(top_k, tf.int32)
+    imputation, constant = _vector(imputation, tf.string), _vector(constant, tf.float32)
     checks = [
-        tf.debugging.Assert(top_k >= 1, ["`top_k` must be at least 1. Received:", top_k]),
         tf.debugging.Assert(
-            tf.reduce_any(imputation == tf.constant(IMPUTATIONS)),
+            tf.reduce_all(top_k >= 1), ["`top_k` must be at least 1. Received:", top_k], summarize=8
+        ),
+        tf.debugging.Assert(
+            tf.reduce_all(tf.reduce_any(imputation[:, tf.newaxis] == tf.constant(IMPUTATIONS), axis=1)),
             [f"`imputation` must be one of {', '.join(IMPUTATIONS)}. Received:", imputation],
+            summarize=8,
         ),
     ]
     with tf.control_dependencies([check for check in checks if check is not None]):
-        missing = hits.missing_similarities(imputation, constant)
+        missing = hits.missing_similarities(of_rows(imputation, query_mask), of_rows(constant, query_mask))
     documents = tf.gather(document_of_token, hits.token_ids)
-    scores = hits.scores
-    if allowed is not None:
-        scores = tf.where(tf.gather(allowed, documents), scores, -float("inf"))
+    only_retrieved = imputation == "none"
+    columns = tf.reduce_max(top_k)
 
-    def rank_query(documents: tf.Tensor, scores: tf.Tensor, missing: tf.Tensor) -> RankedDocuments:
+    def rank_query(
+        documents: tf.Tensor, scores: tf.Tensor, missing: tf.Tensor, only_retrieved: tf.Tensor
+    ) -> RankedDocuments:
         gains = scores - missing[:, tf.newaxis]
-        return _rank_query(documents, gains, missing, num_documents, imputation == "none", top_k)
+        return _rank_query(documents, gains, missing, num_documents, only_retrieved, columns)
 
     def rank_one() -> RankedDocuments:
-        ordinals, ranked = rank_query(documents, scores, missing)
+        ordinals, ranked = rank_query(documents, hits.scores, missing, only_retrieved[0])
         return RankedDocuments(ordinals[tf.newaxis], ranked[tf.newaxis])
 
     def rank_each() -> RankedDocuments:
-        ends = tf.cumsum(tf.reduce_sum(tf.cast(query_mask, tf.int32), axis=1))
+        lengths = tf.reduce_sum(tf.cast(query_mask, tf.int32), axis=1)
+        ends = tf.cumsum(lengths)
+
+        def rank(query: tuple[tf.Tensor, ...]) -> RankedDocuments:
+            start, end, only_retrieved = query
+            rows = (tensor[start:end] for tensor in (documents, hits.scores, missing))
+            return rank_query(*rows, only_retrieved)
+
         return tf.map_fn(
-            lambda bounds: rank_query(*(tensor[slice(*bounds)] for tensor in (documents, scores, missing))),
-            (tf.concat([[0], ends[:-1]], axis=0), ends),
+            rank,
+            (ends - lengths, ends, tf.broadcast_to(only_retrieved, tf.shape(ends))),
             fn_output_signature=ONE_RANKING,
             parallel_iterations=None if tf.executing_eagerly() else _QUERIES_AT_ONCE,
         )
 
     # The loop costs as much as the scoring of a small query, so the commonest batch goes without.
-    return tf.cond(tf.shape(query_mask)[0] == 1, rank_one, rank_each)
+    ranked = tf.cond(tf.shape(query_mask)[0] == 1, rank_one, rank_each)
+    return ranked if top_k.shape == [1] else ranked.cut(top_k)
+
+
+def of_rows(values: tf.Tensor, query_mask: tf.Tensor) -> tf.Tensor:
+    """Gives each query token what its query has.
+
+    Args:
+        values: `[queries]`, or `[1]` for all.
+        query_mask: `[queries, length]` bool.
+
+    Returns:
+        `[rows]`, in the order of `flatten_queries`; `[1]` if that was known when the graph was built.
+    """
+    if values.shape == [1]:
+        return values
+    return tf.gather(tf.broadcast_to(values, tf.shape(query_mask)[:1]), tf.where(query_mask)[:, 0])
+
+
+def _vector(values: tf.Tensor | str | float, dtype: tf.DType) -> tf.Tensor:
+    return tf.reshape(tf.convert_to_tensor(values, dtype), [-1])
 
 
 def _rank_query(

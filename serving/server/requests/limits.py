@@ -1,6 +1,6 @@
 """What one request may ask for, and how many may be in progress; more is refused at once.
 
-The limits know the public names of a retriever's inputs (`k_prime`, `top_k`, `languages`,
+The limits know the public names of a retriever's inputs (`k_prime`, `top_k`,
 `encodings`). Another model is bound only by those on text and rows.
 """
 
@@ -53,20 +53,18 @@ class Limits:
 
     def check(self, inputs: Mapping[str, np.ndarray]) -> int:
         """Checks a request's inputs and returns its number of rows (1 if every input is a scalar)."""
-        # Languages are a filter for all queries, however many there are.
-        sizes = (len(array) for name, array in inputs.items() if array.ndim and name != "languages")
-        rows = max(sizes, default=1)
+        rows = max((len(array) for array in inputs.values() if array.ndim), default=1)
         _at_most("A request may have {} rows", self.max_rows, rows)
         for array in inputs.values():
             if array.dtype.kind == "O" and array.size:
                 _at_most("An input may have {} texts", _TEXTS_OF_A_ROW * self.max_rows, array.size)
                 longest = max(map(len, array.flat))
                 _at_most("A text may have {} bytes", self.max_text_bytes, longest)
-        k_prime = _scalar(inputs, "k_prime")
+        k_prime = _largest(inputs, "k_prime")
         _at_most("`k_prime` times the queries may be {}", self.max_k_prime, k_prime * max(rows, 1))
         if (encodings := inputs.get("encodings")) is not None:
             self._check_vectors(math.prod(encodings.shape[:-1]), k_prime)
-        _at_most("`top_k` may be {}", self.max_top_k, _scalar(inputs, "top_k"))
+        _at_most("`top_k` may be {}", self.max_top_k, _largest(inputs, "top_k"))
         return rows
 
     def _check_vectors(self, vectors: int, k_prime: int) -> None:
@@ -133,9 +131,10 @@ class Place:
         self.size += size
 
 
-def _scalar(inputs: Mapping[str, np.ndarray], name: str) -> int:
+def _largest(inputs: Mapping[str, np.ndarray], name: str) -> int:
+    """The largest value of a parameter, 0 if the request does not have it: what every row is padded to."""
     array = inputs.get(name)
-    return int(array) if array is not None and array.size == 1 and array.dtype.kind in "iu" else 0
+    return int(array.max()) if array is not None and array.size and array.dtype.kind in "iu" else 0
 
 
 def _at_most(sentence: str, limit: int, received: int) -> None:

@@ -107,6 +107,9 @@ def _decode_rows(instances: Any, document: Any, signature: Signature) -> dict[st
             wanted = "object" if named else "value/list"
             raise invalid_argument(f"Expecting {wanted} but got {got} at item {position} of input list")
         values = instance if named else {next(iter(columns)): instance}
+        if position == 0:
+            # What has a default may be left out, by all rows alike.
+            columns = {name: [] for name in columns if name in values or name not in signature.optional}
         if values.keys() != columns.keys():
             raise invalid_argument(
                 f"Failed to process element: {position} of 'instances' list. JSON object: {_show(instance)}"

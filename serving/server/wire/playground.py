@@ -94,7 +94,7 @@ def _inputs(document: dict[str, Any]) -> dict[str, np.ndarray]:
         raise invalid_argument("`query` must be a text.")
     if not isinstance(languages, list) or not all(isinstance(language, str) for language in languages):
         raise invalid_argument("`languages` must be a list of language codes.")
-    inputs = {"query": _strings([query]), "languages": _strings(languages)}
+    inputs = {"query": _strings([query]), "languages": _strings([",".join(languages)])}
     for name, (least, greatest) in _NUMBERS.items():
         value = document.get(name)
         if value is None:
@@ -103,7 +103,7 @@ def _inputs(document: dict[str, Any]) -> dict[str, np.ndarray]:
             raise invalid_argument(
                 f"`{name}` must be between {least} and {greatest}. Received: {value!r:.40}."
             )
-        inputs[name] = np.array(value, np.int32)
+        inputs[name] = np.array([value], np.int32)
     return inputs
 
 

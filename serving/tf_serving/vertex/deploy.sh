@@ -32,7 +32,7 @@ gcloud ai models upload \
   --version-aliases="v$version" \
   --container-image-uri="$IMAGE" \
   --container-command=/usr/bin/tensorflow_model_server \
-  --container-args="--port=8500,--rest_api_port=8080,--model_name=$name,--model_base_path=\$(AIP_STORAGE_URI)" \
+  --container-args="--port=8500,--rest_api_port=8080,--grpc_max_threads=256,--model_name=$name,--model_base_path=\$(AIP_STORAGE_URI)" \
   --container-ports=8080 \
   --container-health-route="/v1/models/$name/metadata" \
   --container-predict-route="/v1/models/$name:predict" \

@@ -1,0 +1,94 @@
+"""Token hits as `search_tokens` returns them: `[queries, length, columns]`, and the candidates they name.
+
+Every output has the queries first, so that servers can split the answer of a joined batch. Knows nothing of
+how tokens are found.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from xtr_tf.retriever.tables import DocumentTable
+from xtr_tf.scoring.token_hits import TokenHits
+
+# As in scoring: up to so many documents per hit, a slot for every document is faster than sorting.
+_DOCUMENTS_PER_HIT = 20
+
+
+def describe_hits(
+    hits: TokenHits, mask: tf.Tensor, document_of_token: tf.Tensor, table: DocumentTable
+) -> dict[str, tf.Tensor]:
+    """Returns the outputs of `search_tokens`.
+
+    Args:
+        hits: `[rows, columns]`, of the query tokens that `mask` marks.
+        mask: `[queries, length]` bool.
+        document_of_token: `[tokens]` int32.
+        table: What is known of documents.
+    """
+    places = tf.where(mask)
+    documents = tf.gather(document_of_token, hits.token_ids)
+    keys = places[:, :1] * table.num_documents + tf.cast(documents, tf.int64)
+    queries = tf.shape(mask, tf.int64)[0]
+    slots = queries * table.num_documents
+    positions, ordinals = tf.cond(
+        slots <= _DOCUMENTS_PER_HIT * tf.size(keys, tf.int64),
+        lambda: _by_slots(keys, hits.valid, queries, table.num_documents),
+        lambda: _by_sorting(keys, hits.valid, queries, table.num_documents),
+    )
+
+    def of_queries(values: tf.Tensor, fill: float) -> tf.Tensor:
+        """`[rows, ...]` to `[queries, length, ...]`."""
+        shape = tf.concat([tf.shape(mask), tf.shape(values)[1:]], axis=0)
+        filled = tf.fill(shape, tf.cast(fill, values.dtype))
+        return tf.tensor_scatter_nd_update(filled, places, values)
+
+    return {
+        "mask": mask,
+        "token_ids": of_queries(hits.token_ids, 0),
+        "scores": of_queries(hits.scores, -float("inf")),
+        "cutoffs": of_queries(hits.cutoffs, 0),
+        "documents": of_queries(tf.where(hits.valid, positions, -1), -1),
+        **table.look_up(ordinals),
+    }
+
+
+def _by_slots(
+    keys: tf.Tensor, valid: tf.Tensor, queries: tf.Tensor, num_documents: int
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Numbers the candidates of each query in document order.
+
+    Args:
+        keys: `[rows, columns]` int64, query times `num_documents` plus document.
+        valid: `[rows, columns]` bool.
+        queries: Scalar int64.
+        num_documents: Documents in the index.
+
+    Returns:
+        The number of each hit's document among its query's candidates, `[rows, columns]` int32, and the
+        candidates, `[queries, most of any]` int32 ordinals, -1 for none.
+    """
+    is_candidate = tf.math.unsorted_segment_max(tf.cast(valid, tf.int32), keys, queries * num_documents)
+    is_candidate = tf.reshape(tf.maximum(is_candidate, 0), [queries, num_documents])
+    numbers = tf.reshape(tf.cumsum(is_candidate, axis=1) - 1, [-1])
+    return tf.gather(numbers, keys), _listed(tf.where(is_candidate > 0), queries)
+
+
+def _by_sorting(
+    keys: tf.Tensor, valid: tf.Tensor, queries: tf.Tensor, num_documents: int
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The same without a slot for every document."""
+    candidates = tf.sort(tf.unique(tf.boolean_mask(keys, valid)).y)
+    starts = tf.searchsorted(candidates, tf.range(queries) * num_documents)
+    places = tf.searchsorted(candidates, tf.reshape(keys, [-1]))
+    numbers = tf.reshape(places, tf.shape(keys)) - tf.gather(starts, keys // num_documents)
+    pairs = tf.stack([candidates // num_documents, candidates % num_documents], axis=1)
+    return numbers, _listed(pairs, queries)
+
+
+def _listed(pairs: tf.Tensor, queries: tf.Tensor) -> tf.Tensor:
+    """`[candidates, 2]` queries and ordinals, sorted, as a row of ordinals for each query."""
+    ragged = tf.RaggedTensor.from_value_rowids(
+        tf.cast(pairs[:, 1], tf.int32), pairs[:, 0], nrows=queries, validate=False
+    )
+    return ragged.to_tensor(-1)
