@@ -200,6 +200,9 @@ def query(
     top_k: Annotated[int | None, typer.Option(help="Documents to show.")] = None,
     k_prime: Annotated[int | None, typer.Option(help="Tokens that each query token retrieves.")] = None,
     language: Annotated[list[str] | None, typer.Option(help="Only documents in this language.")] = None,
+    token_weights: Annotated[
+        str | None, typer.Option(help="What query tokens count for: none (all the same) or idf.")
+    ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show which token found which.")] = False,
     with_text: Annotated[bool, typer.Option("--text", help="Show the documents' texts, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per query.")] = False,
@@ -225,7 +228,7 @@ def query(
         credentials=_credentials(tls, tls_ca, tls_key, tls_cert),
         token=_read_token(token_file) if token_file else None,
     )
-    options = SearchOptions(k_prime=k_prime, top_k=top_k, languages=language)
+    options = SearchOptions(k_prime=k_prime, top_k=top_k, languages=language, token_weights=token_weights)
     with client:
         try:
             # Only explanations come with texts.
@@ -310,10 +313,12 @@ def _alignment(matches: tuple[Match, ...]) -> object:
     table.add_column(justify="right")
     table.add_column()
     table.add_column(justify="right")
+    table.add_column(justify="right")
     for match in matches:
         found = _word(match.document_piece) if match.retrieved else "imputed"
         words = (Text(_word(match.query_piece)), Text(found))
-        table.add_row("", *words, f"{match.score:.3f}", style=_style(match))
+        weight = "" if match.weight == 1 else f"x {match.weight:.1f}"
+        table.add_row("", *words, f"{match.score:.3f}", weight, style=_style(match))
     return table
 
 

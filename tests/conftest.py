@@ -139,10 +139,14 @@ def tiny_corpus(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> T
 def tiny_retriever(tiny_corpus: TinyCorpus) -> Any:
     """An exact retriever over the tiny corpus."""
     from xtr_tf.config.retrieval import SearchDefaults
+    from xtr_tf.index.frequencies import PieceFrequencies
     from xtr_tf.index.searchers.exact import ExactSearcher
+    from xtr_tf.retriever.piece_weights import PieceWeights
     from xtr_tf.retriever.retriever import Retriever
     from xtr_tf.retriever.tables import DocumentTable, TokenTable
 
+    offsets = np.searchsorted(tiny_corpus.document_of_token, np.arange(len(tiny_corpus.documents) + 1))
+    frequencies = PieceFrequencies.of(tiny_corpus.pieces, offsets)
     return Retriever(
         tiny_corpus.encoder,
         tiny_corpus.tokenizer,
@@ -151,6 +155,7 @@ def tiny_retriever(tiny_corpus: TinyCorpus) -> Any:
         DocumentTable(tiny_corpus.documents),
         TokenTable(tiny_corpus.pieces, tiny_corpus.spans),
         SearchDefaults(k_prime=100, top_k=5),
+        PieceWeights(frequencies.of_vocabulary(1500), len(tiny_corpus.documents), None),
     )
 
 

@@ -44,6 +44,7 @@ class SearchOptions:
         constant: The similarity imputed under `constant`.
         languages: Only documents in one of these.
         rescore: Candidates to rank again by exact f_ColBERT, 0 for none; for an index that keeps vectors.
+        token_weights: What query tokens count for: `none` (all the same) or `idf` (by how rare they are).
     """
 
     k_prime: int | None = None
@@ -53,6 +54,7 @@ class SearchOptions:
     constant: float | None = None
     languages: Sequence[str] | None = None
     rescore: int | None = None
+    token_weights: str | None = None
 
     def inputs(self, queries: int = 1) -> dict[str, Value]:
         """Returns what is set, as a signature's inputs: the same value for each of so many queries.

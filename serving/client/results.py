@@ -40,6 +40,7 @@ class Match:
         retrieved: Whether it was found rather than imputed.
         start: First character of the document's token in `"{title} {text}"`, -1 if unknown.
         limit: The one after its last.
+        weight: What the query's token counts for.
     """
 
     query_piece: str
@@ -48,6 +49,7 @@ class Match:
     retrieved: bool
     start: int
     limit: int
+    weight: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,6 +147,7 @@ def _matches(outputs: dict[str, Tensor], row: int, position: int) -> tuple[Match
                     retrieved=bool(outputs["retrieved"].values[at]),
                     start=outputs["starts"].values[at],
                     limit=outputs["limits"].values[at],
+                    weight=outputs["weights"].values[row * length + token],
                 )
             )
     return tuple(matches)

@@ -16,7 +16,15 @@ from typing import Any
 import grpc
 import numpy as np
 
-from xtr_tf.scoring.reference import maxima_of_hits, rank_documents, row_cutoffs, xtr_scores
+from xtr_tf.config.retrieval import TOKEN_WEIGHTS
+from xtr_tf.errors import require
+from xtr_tf.scoring.reference import (
+    idf_weights,
+    maxima_of_hits,
+    rank_documents,
+    row_cutoffs,
+    xtr_scores,
+)
 
 from .client import Client, SearchOptions
 from .results import ClientError, Hit, Prediction, SearchResult
@@ -27,6 +35,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "imputation": "top_k_prime",
     "constant": 0.0,
     "languages": (),
+    "token_weights": "none",
 }
 
 
@@ -57,12 +66,18 @@ class ShardedClient:
                 rather than theirs: k' 1000 and imputation by the cut-off.
 
         Raises:
-            ValueError: `rescore` is set (hits carry no vectors to rank by), or an unknown imputation.
+            ValueError: `rescore` is set (hits carry no vectors to rank by), or an unknown imputation or
+                kind of weights.
             ClientError: A server did not answer, or does not split the query into the same tokens;
                 an answer without one of the shards would be a wrong one.
         """
         if options and options.rescore:
             raise ValueError("A sharded client merges token hits and cannot rescore documents.")
+        require(
+            not options or options.token_weights in (None, *TOKEN_WEIGHTS),
+            f"`token_weights` must be one of {', '.join(TOKEN_WEIGHTS)}.",
+            options and options.token_weights,
+        )
         given = {name: value for name, value in vars(options or SearchOptions()).items() if value is not None}
         chosen = {**_DEFAULTS, **given}
         searched = SearchOptions(k_prime=chosen["k_prime"], leaves=chosen.get("leaves"))
@@ -120,6 +135,23 @@ class _MergedHits:
             self.languages.extend(outputs["languages"].values)
         self.documents = np.concatenate(documents, axis=1)
         self.scores = np.where(self.documents >= 0, np.concatenate(scores, axis=1), -np.inf)
+        self._predictions, self._masks = predictions, masks
+
+    def idf(self) -> np.ndarray:
+        """What each query token counts for in all shards together, `[tokens of the query]`."""
+        documents, total = np.zeros(len(self.scores), np.int64), 0
+        for prediction, mask in zip(self._predictions, self._masks, strict=True):
+            outputs = prediction.outputs
+            if "piece_documents" not in outputs:
+                raise ClientError(
+                    grpc.StatusCode.FAILED_PRECONDITION,
+                    "`token_weights` needs indexes that have counted the pieces of their documents.",
+                )
+            documents += np.array(outputs["piece_documents"].values)[mask]
+            total += outputs["num_documents"].values[0]
+        # All have the same encoder, and so the same background.
+        background = np.array(outputs["piece_background"].values)[mask]
+        return idf_weights(documents, total, background if background.any() else None)
 
     def best(self, k_prime: int) -> tuple[np.ndarray, np.ndarray]:
         """Scores and documents of the best `k_prime` hits of each query token, over all shards."""
@@ -136,6 +168,7 @@ def _rank(
     imputation: str,
     constant: float,
     languages: Sequence[str],
+    token_weights: str,
 ) -> tuple[Hit, ...]:
     """f_XTR' over the best k' of all hits."""
     scores, documents = hits.best(k_prime)
@@ -145,7 +178,14 @@ def _rank(
         allowed = np.array([*(language in wanted for language in hits.languages), False])
         documents = np.where(allowed[documents], documents, -1)
     maxima = maxima_of_hits(scores, documents, len(hits.ids))
-    totals = xtr_scores(maxima, maxima > -np.inf, cutoffs, imputation=imputation, constant=constant)
+    totals = xtr_scores(
+        maxima,
+        maxima > -np.inf,
+        cutoffs,
+        imputation=imputation,
+        constant=constant,
+        weights=hits.idf() if token_weights == "idf" else None,
+    )
     [ordinals], [ranked] = rank_documents(totals, top_k)
     return tuple(
         Hit(

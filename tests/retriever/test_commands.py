@@ -51,8 +51,8 @@ def test_search_takes_a_constant_to_impute(tmp_path, monkeypatch):
     monkeypatch.setattr("xtr_tf.runtime.SavedModelSession", lambda directory: session)
     (tmp_path / "saved_model.pb").touch()
     run("search", tmp_path, "nile", "--json", "--imputation", "constant", "--constant", 0.5)
-    assert asked["search"]["imputation"] == "constant"
-    assert asked["search"]["constant"] == 0.5
+    assert asked["search"]["imputation"] == ["constant"]
+    assert asked["search"]["constant"] == [0.5]
 
 
 def test_search_explains(exact_export):
@@ -74,7 +74,7 @@ def test_no_model(tmp_path):
 
 def test_verify(exact_export, tmp_path):
     printed = run("verify", exact_export)
-    assert "search 7" in printed
+    assert "search 9" in printed
     copy = shutil.copytree(exact_export, tmp_path / "1")
     reference = json.loads((copy / REFERENCE_FILE).read_text())
     reference["cases"] = reference["cases"][:1]

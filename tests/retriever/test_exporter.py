@@ -50,9 +50,9 @@ def test_parameters_have_the_models_defaults(exact_session):
     signatures = exact_session.signatures
     assert signatures.keys() == SIGNATURES
     parameters = {"k_prime", "top_k", "leaves", "imputation", "constant", "languages"}
-    assert signatures["explain"].optional == parameters
-    for name in ("search", "search_vectors"):
-        assert signatures[name].optional == parameters | {"rescore"}
+    assert signatures["explain"].optional == parameters | {"token_weights"}
+    assert signatures["search"].optional == parameters | {"rescore", "token_weights"}
+    assert signatures["search_vectors"].optional == parameters | {"rescore", "weights"}
     for name in ("search_tokens", "search_vectors_tokens"):
         assert signatures[name].optional == {"k_prime", "leaves"}
     default = exact_session.run("serving_default", {"query": ["nile"]})
@@ -128,7 +128,10 @@ def test_default_queries_come_from_the_corpus(tiny_retriever, tiny_corpus):
 
 def test_reference_requests_stay_within_the_limits_of_a_deep_default(tiny_retriever, signatures):
     deep = SimpleNamespace(
-        **{name: getattr(tiny_retriever, name) for name in ("dim", "searcher", "tokenizer", "keeps_vectors")},
+        **{
+            name: getattr(tiny_retriever, name)
+            for name in ("dim", "searcher", "tokenizer", "keeps_vectors", "piece_weights")
+        },
         defaults=SearchDefaults(top_k=6_000),
     )
     reference = record_reference(deep, signatures, ["highest mountain"])

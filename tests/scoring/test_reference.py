@@ -113,3 +113,20 @@ def test_sort_keys_order_by_score_and_then_by_document(candidates):
 def test_the_reference_needs_no_tensorflow():
     code = "import sys, xtr_tf.scoring.reference; sys.exit('tensorflow' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("imputation", IMPUTATIONS)
+def test_a_weight_is_a_number_of_repetitions(imputation):
+    generator = np.random.default_rng(0)
+    maxima = generator.random([5, 7])
+    retrieved = generator.random([5, 7]) < 0.6
+    cutoffs, weights = generator.random(5), np.array([2, 1, 3, 1, 4])
+    starts = np.array([0, 3])
+    repeated = np.repeat(np.arange(5), weights)
+    again = np.array([0, 6])  # 2 + 1 + 3 tokens of the first query
+    weighted = xtr_scores(maxima, retrieved, cutoffs, starts, imputation, 0.2, weights)
+    plain = xtr_scores(maxima[repeated], retrieved[repeated], cutoffs[repeated], again, imputation, 0.2)
+    np.testing.assert_allclose(weighted, plain, rtol=1e-12)
+    np.testing.assert_allclose(
+        colbert_scores(maxima, starts, weights), colbert_scores(maxima[repeated], again), rtol=1e-12
+    )

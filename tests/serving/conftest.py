@@ -347,7 +347,9 @@ def retriever_base(tiny_corpus: Any, exact_export: Path, tmp_path_factory: pytes
     import tensorflow as tf
 
     from xtr_tf.config.retrieval import SearchDefaults
+    from xtr_tf.index.frequencies import PieceFrequencies
     from xtr_tf.index.searchers.exact import ExactSearcher
+    from xtr_tf.retriever.piece_weights import PieceWeights
     from xtr_tf.retriever.retriever import Retriever
     from xtr_tf.retriever.signatures import build_signatures
     from xtr_tf.retriever.tables import DocumentTable, TokenTable
@@ -364,6 +366,14 @@ def retriever_base(tiny_corpus: Any, exact_export: Path, tmp_path_factory: pytes
             DocumentTable(tiny_corpus.documents[first:last]),
             TokenTable(tiny_corpus.pieces[kept], tiny_corpus.spans[kept]),
             SearchDefaults(k_prime=100, top_k=5),
+            PieceWeights(
+                PieceFrequencies.of(
+                    tiny_corpus.pieces[kept],
+                    np.searchsorted(tiny_corpus.document_of_token[kept], np.arange(first, last + 1)),
+                ).of_vocabulary(1500),
+                last - first,
+                None,
+            ),
         )
         signatures = {"search_tokens": build_signatures(retriever)["search_tokens"]}
         tf.saved_model.save(retriever, str(base / name / "1"), signatures=signatures)

@@ -46,7 +46,7 @@ def test_other_signatures_and_defaults_of_inputs(calls):
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.int16])
 def test_integers_of_another_width_are_taken_where_they_fit(calls, dtype):
-    inputs = {"query": np.array([b"a"], object), "top_k": np.array(3, dtype)}
+    inputs = {"query": np.array([b"a"], object), "top_k": np.array([3], dtype)}
     assert ids(calls.predict(signature="search", inputs=inputs)) == [b"v3:a"] * 3
 
 

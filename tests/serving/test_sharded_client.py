@@ -24,6 +24,8 @@ OPTIONS = [
     SearchOptions(k_prime=10**5, top_k=10),  # everything: f_ColBERT
     SearchOptions(k_prime=100, top_k=10, languages=["de", "ja"]),
     SearchOptions(k_prime=100, top_k=10, languages=["xx"]),
+    SearchOptions(k_prime=50, top_k=10, token_weights="idf"),
+    SearchOptions(k_prime=50, top_k=10, token_weights="idf", imputation="none"),
 ]
 
 
@@ -68,5 +70,7 @@ def test_bad_requests_are_passed_on(sharded):
         sharded.search("a", SearchOptions(k_prime=0))
     with pytest.raises(ValueError, match="cannot rescore"):
         sharded.search("a", SearchOptions(rescore=20))
+    with pytest.raises(ValueError, match=r"`token_weights` must be one of none, idf"):
+        sharded.search("a", SearchOptions(token_weights="tf"))
     with pytest.raises(ValueError, match=r"`imputation` must be one of .* Received: 'mean'"):
         sharded.search("a", SearchOptions(imputation="mean"))

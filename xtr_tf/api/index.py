@@ -52,6 +52,7 @@ class Index:
         constant: float | None = None,
         languages: str | Sequence[str] | None = None,
         rescore: int | None = None,
+        token_weights: str | None = None,
     ) -> Hits | list[Hits]:
         """Finds documents. Parameters that are not given are the index's own defaults.
 
@@ -66,6 +67,8 @@ class Index:
             languages: Only documents in this language, or in one of these; all by default.
             rescore: Candidates that are ranked again by exact f_ColBERT, 0 for none (the default); needs an
                 index that keeps vectors: `exact`, `core`, or `scann` with reordering.
+            token_weights: What query tokens count for: `none` (all the same, the default), or `idf` (by how
+                few documents have them).
 
         Returns:
             The documents found, the best first.
@@ -95,6 +98,7 @@ class Index:
         imputation: str | None = None,
         constant: float | None = None,
         languages: str | Sequence[str] | None = None,
+        token_weights: str | None = None,
     ) -> Explanation | list[Explanation]:
         """Finds documents and says why: which of their tokens answered which tokens of the query.
 
@@ -106,6 +110,7 @@ class Index:
             imputation: As for `search`.
             constant: As for `search`.
             languages: As for `search`.
+            token_weights: As for `search`.
 
         Returns:
             The documents with their token alignments; in a notebook, coloured tables.

@@ -132,6 +132,7 @@ class LiveIndex(Index):
         imputation: str = SearchDefaults.imputation,
         constant: float = SearchDefaults.constant,
         rescore: int = SearchDefaults.rescore,
+        token_weights: str = SearchDefaults.token_weights,
         keep_text: bool = True,
         keep_spans: bool = True,
         queries: Sequence[str] | None = None,
@@ -150,6 +151,7 @@ class LiveIndex(Index):
             imputation: The same.
             constant: The same.
             rescore: The same.
+            token_weights: The same.
             keep_text: Whether the version carries the texts.
             keep_spans: Whether it carries pieces and places of tokens, 12 bytes each, for explanations.
             queries: Texts for warm-up requests and reference answers; titles of the documents if not given.
@@ -173,6 +175,7 @@ class LiveIndex(Index):
             imputation=imputation,
             constant=constant,
             rescore=rescore,
+            token_weights=token_weights,
         )
         with shown(quiet=not progress), track("export"):
             assembly = self._assemble(self._vectors, self._index, defaults, keep_text, keep_spans)

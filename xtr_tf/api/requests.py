@@ -28,6 +28,7 @@ class ExplanationParameters(TypedDict, total=False):
     imputation: str | None
     constant: float | None
     languages: str | Sequence[str] | None
+    token_weights: str | None
 
 
 class Parameters(ExplanationParameters, total=False):
@@ -91,16 +92,10 @@ def _inputs(signature: Signature, request: Mapping[str, Any]) -> dict[str, Any]:
             f"This model's parameters are {', '.join(known)}; export it again for newer ones. "
             f"Received: {', '.join(unknown)}."
         )
-    # Models have a value per query, of which one stands for all; earlier ones had scalars.
-    per_query = signature.inputs["top_k"].shape != ()
-    inputs = {}
-    for name, value in given.items():
-        if name == "languages":
-            names = [value] if isinstance(value, str) else list(value)
-            inputs[name] = [",".join(names)] if per_query else names
-        else:
-            inputs[name] = [value] if per_query else value
-    return inputs
+    if not isinstance(given.get("languages", ""), str):
+        given["languages"] = ",".join(given["languages"])
+    # A value per query, of which one stands for all.
+    return {name: [value] for name, value in given.items()}
 
 
 def to_hits(query: str, answer: Answer) -> Hits:

@@ -65,6 +65,7 @@ def build(
     imputation: options.Imputation = "top_k_prime",
     constant: options.Constant = 0.0,
     rescore: options.Rescore = 0,
+    token_weights: options.TokenWeights = "none",
     keep_spans: options.KeepSpans = True,
     quiet: Quiet = False,
 ) -> None:

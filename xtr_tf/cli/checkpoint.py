@@ -150,10 +150,11 @@ def compact(
     overwrite: Overwrite = False,
 ) -> None:
     """Write an encoder directory anew with its weights as float16, half the size on disk."""
-    from xtr_tf.model.folder import load_encoder, save_encoder
+    from xtr_tf.model.folder import load_encoder, read_background, save_encoder
 
     encoder, tokenizer = load_encoder(directory)
-    save_encoder(out, encoder, tokenizer, storage="float16", overwrite=overwrite)
+    background = read_background(directory, tokenizer.vocabulary_size)
+    save_encoder(out, encoder, tokenizer, storage="float16", overwrite=overwrite, background=background)
     size = sum(file.stat().st_size for file in out.iterdir())
     typer.echo(f"{out}: {size / 1e6:.1f} MB")
 

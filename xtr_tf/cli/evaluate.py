@@ -24,6 +24,9 @@ def evaluate(
         str | None, typer.Option(help="Which judgements; each layout's test split unless given.")
     ] = None,
     k_prime: Annotated[int, typer.Option(help="Tokens that each query token retrieves.")] = 1_000,
+    token_weights: Annotated[
+        str, typer.Option(help="What query tokens count for: none or idf; an exported model's own if empty.")
+    ] = "",
     depth: Annotated[
         int, typer.Option(help="Documents ranked of each query; 0: 100, or 1,000 in a large corpus.")
     ] = 0,
@@ -46,6 +49,7 @@ def evaluate(
 
     settings = EvaluationSettings(
         k_prime=k_prime,
+        token_weights=token_weights,
         depth=depth,
         max_queries=max_queries,
         bm25=bm25,

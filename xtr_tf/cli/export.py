@@ -26,6 +26,7 @@ def export(
     imputation: options.Imputation = "top_k_prime",
     constant: options.Constant = 0.0,
     rescore: options.Rescore = 0,
+    token_weights: options.TokenWeights = "none",
     keep_text: Annotated[bool, typer.Option(help="Carry texts, to show with results.")] = True,
     keep_spans: options.KeepSpans = True,
 ) -> None:

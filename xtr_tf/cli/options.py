@@ -72,6 +72,9 @@ TopK = Annotated[int, typer.Option(help="Default number of documents returned.")
 Leaves = Annotated[int, typer.Option(help="Default number of leaves to search; 0 for the rule.")]
 Imputation = Annotated[str, typer.Option(help="Default imputation.")]
 Constant = Annotated[float, typer.Option(help="What is imputed by default under the imputation `constant`.")]
+TokenWeights = Annotated[
+    str, typer.Option(help="What query tokens count for by default: none (all the same) or idf.")
+]
 Rescore = Annotated[
     int, typer.Option(help="Candidates ranked again by exact f_ColBERT by default; 0 for none.")
 ]

@@ -53,7 +53,9 @@ def query_alignment(answer: Answer, query: int, place: int) -> Columns:
         retrieved = bool(answer["retrieved"][query, place, token])
         match = _readable(answer["document_pieces"][query, place, token]) if retrieved else "imputed"
         entry = Text(_readable(piece), _RETRIEVED if retrieved else _IMPUTED)
-        entry.append(f" {answer['token_scores'][query, place, token]:.2f} {match}", _IMPUTED)
+        weight = float(answer["weights"][query, token])
+        times = "" if weight == 1 else f" x {weight:.1f}"
+        entry.append(f" {answer['token_scores'][query, place, token]:.2f}{times} {match}", _IMPUTED)
         entries.append(entry)
     return Columns(entries, padding=(0, 3))
 

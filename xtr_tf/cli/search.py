@@ -37,6 +37,9 @@ def search(
     rescore: Annotated[
         int | None, typer.Option(help="Candidates to rank again by exact f_ColBERT; 0 for none.")
     ] = None,
+    token_weights: Annotated[
+        str | None, typer.Option(help="What query tokens count for: none (all the same) or idf.")
+    ] = None,
     explain: Annotated[bool, typer.Option(help="Show which tokens matched in the best documents.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
@@ -57,6 +60,7 @@ def search(
         "imputation": imputation,
         "constant": constant,
         "rescore": rescore,
+        "token_weights": token_weights,
     }
     inputs: dict[str, Any] = {name: [value] for name, value in given.items() if value is not None}
     inputs |= {"query": [query], "languages": [",".join(languages or [])]}

@@ -17,6 +17,10 @@ from xtr_tf.errors import require
 IMPUTATIONS = ("top_k_prime", "zero", "constant", "none")
 
 
+#: What a query token counts for: all the same (the paper's), or by how rare its piece is (`idf`).
+TOKEN_WEIGHTS = ("none", "idf")
+
+
 #: What token vectors can be stored as.
 VECTOR_DTYPES = ("float16", "bfloat16")
 
@@ -171,6 +175,8 @@ class SearchDefaults:
         constant: What it counts with under the imputation `constant`.
         rescore: Candidates that are ranked again by exact f_ColBERT, 0 for none; needs an index that
             keeps vectors (`exact`, `core`, or `scann` with reordering).
+        token_weights: What a query token counts for, one of `TOKEN_WEIGHTS`; `idf` needs an index that was
+            built with the pieces of its tokens, as `xtr-tf index` does.
     """
 
     k_prime: int = 1_000
@@ -179,6 +185,7 @@ class SearchDefaults:
     imputation: str = "top_k_prime"
     constant: float = 0.0
     rescore: int = 0
+    token_weights: str = "none"
 
     def __post_init__(self) -> None:
         require(self.k_prime >= 1, "`k_prime` must be at least 1.", self.k_prime)
@@ -194,4 +201,9 @@ class SearchDefaults:
             self.rescore == 0 or self.top_k <= self.rescore <= MAX_TOP_K,
             f"`rescore` must be 0 (none) or between `top_k` and {MAX_TOP_K}.",
             self.rescore,
+        )
+        require(
+            self.token_weights in TOKEN_WEIGHTS,
+            f"`token_weights` must be one of {', '.join(TOKEN_WEIGHTS)}.",
+            self.token_weights,
         )

@@ -5,6 +5,7 @@ Knows nothing of indexes or exported models.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,9 +22,11 @@ from xtr_tf.evaluation.results import ModelResult
 from xtr_tf.evaluation.run import Run
 from xtr_tf.evaluation.token_analysis import TokenAnalysis, analyse_tokens
 from xtr_tf.evaluation.worked_examples import WorkedExample, work_examples
+from xtr_tf.index.frequencies import PieceFrequencies
 from xtr_tf.model.encoder import Encoder
-from xtr_tf.model.folder import load_encoder
+from xtr_tf.model.folder import load_encoder, read_background
 from xtr_tf.model.tokenizer import Tokenizer
+from xtr_tf.scoring.reference import idf_weights
 from xtr_tf.vectors.document_encoder import DocumentEncoder
 from xtr_tf.vectors.query_encoder import EncodedQuery, QueryEncoder
 
@@ -40,6 +43,7 @@ class EncoderModel:
     def __init__(self, directory: str | Path) -> None:
         self.name = Path(directory).resolve().name
         self._encoder = LoadedEncoder.load(directory)
+        self._background = read_background(directory, self._encoder.vocabulary_size)
 
     def evaluate(
         self, dataset: Dataset, documents: Sequence[Document], depth: int, settings: EvaluationSettings
@@ -48,6 +52,8 @@ class EncoderModel:
         started = time.perf_counter()
         corpus = self._encoder.encode_documents(documents, dataset.name)
         queries = self._encoder.encode_queries([query.text for query in dataset.queries])
+        if settings.token_weights == "idf":
+            queries = weighted(queries, corpus, self._background)
         encoded = time.perf_counter()
         retriever = ExactRetriever(corpus)
         rankings = retriever.search(queries, settings.k_prime, depth)
@@ -88,6 +94,34 @@ class EncoderModel:
         return analysis, work_examples(retriever, sample, encoded, settings.examples)
 
 
+def weighted(
+    queries: Sequence[EncodedQuery], corpus: CorpusTokens, background: np.ndarray | None
+) -> list[EncodedQuery]:
+    """The same queries, whose tokens count for more the fewer documents of the corpus have their pieces.
+
+    Args:
+        queries: With pieces.
+        corpus: With pieces.
+        background: `[vocabulary]` floats, how common pieces are elsewhere, or None.
+    """
+    assert corpus.pieces is not None, "these tokens came without pieces"
+    frequencies = PieceFrequencies.of(corpus.pieces, corpus.offsets)
+    asked = [np.zeros(0, np.int32) if query.pieces is None else query.pieces for query in queries]
+    largest = max(int(pieces.max(initial=0)) for pieces in (*asked, frequencies.pieces))
+    documents = frequencies.of_vocabulary(largest + 1)
+    return [
+        dataclasses.replace(
+            query,
+            weights=idf_weights(
+                documents[pieces],
+                len(corpus.documents),
+                None if background is None else background[pieces],
+            ),
+        )
+        for query, pieces in zip(queries, asked, strict=True)
+    ]
+
+
 _DOCUMENTS_AT_ONCE = 512
 
 
@@ -104,6 +138,7 @@ class LoadedEncoder:
 
     def __init__(self, encoder: Encoder, tokenizer: Tokenizer, config: EncodingConfig | None = None) -> None:
         self._queries = QueryEncoder(encoder, tokenizer)
+        self.vocabulary_size = tokenizer.vocabulary_size
         self._documents = DocumentEncoder(encoder, tokenizer, config or EncodingConfig())
 
     @classmethod

@@ -14,6 +14,7 @@ import numpy as np
 
 from xtr_tf.collections.dataset import Dataset
 from xtr_tf.collections.document import Document
+from xtr_tf.config.retrieval import TOKEN_WEIGHTS
 from xtr_tf.errors import InputError, require
 from xtr_tf.evaluation.baselines import ANALYSERS, BM25, analyser_for
 from xtr_tf.evaluation.metrics import cutoff, judge_by_answers, measure, metrics_for
@@ -37,6 +38,8 @@ class EvaluationSettings:
 
     Attributes:
         k_prime: Tokens that each query token retrieves.
+        token_weights: What query tokens count for, `none` or `idf`; empty leaves it to an exported model, and
+            means `none` for an encoder.
         depth: Documents of each query that are ranked; 0 means 1,000 in a corpus of 20,000 documents
             or more, and 100 in a smaller one.
         max_queries: Queries of each dataset, chosen by `seed`; 0 means all.
@@ -50,6 +53,7 @@ class EvaluationSettings:
     """
 
     k_prime: int = 1_000
+    token_weights: str = ""
     depth: int = 0
     max_queries: int = 0
     bm25: bool = True
@@ -61,6 +65,11 @@ class EvaluationSettings:
 
     def __post_init__(self) -> None:
         require(self.k_prime >= 1, "`k_prime` must be at least 1.", self.k_prime)
+        require(
+            self.token_weights in ("", *TOKEN_WEIGHTS),
+            f"`token_weights` must be one of {', '.join(TOKEN_WEIGHTS)}.",
+            self.token_weights,
+        )
         require(self.depth == 0 or self.depth >= 10, "`depth` must be at least 10, or 0.", self.depth)
         for name in ("max_queries", "analysis_queries", "exact_queries", "examples", "seed"):
             require(getattr(self, name) >= 0, f"`{name}` must not be negative.", getattr(self, name))

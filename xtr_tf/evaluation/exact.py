@@ -74,7 +74,8 @@ class ExactRetriever:
         vectors = [queries[query].vectors for query in group]
         starts = np.cumsum([0, *(len(tokens) for tokens in vectors[:-1])])
         similarities = Similarities(self.corpus, np.concatenate(vectors), buffer)
-        return QueryBlock(np.array(group), starts, similarities)
+        weights = np.concatenate([queries[query].token_weights for query in group])
+        return QueryBlock(np.array(group), starts, similarities, weights)
 
 
 class QueryBlock(NamedTuple):
@@ -84,11 +85,13 @@ class QueryBlock(NamedTuple):
         queries: `[count]` int64, which of the queries given; those without tokens are in no block.
         starts: `[count]` int64, the first row of each.
         similarities: Rows are the tokens of these queries.
+        weights: `[rows]`, what each of them counts for.
     """
 
     queries: np.ndarray
     starts: np.ndarray
     similarities: Similarities
+    weights: np.ndarray
 
     @property
     def lengths(self) -> np.ndarray:
@@ -110,11 +113,11 @@ class QueryBlock(NamedTuple):
         """
         maxima = self.similarities.maxima
         retrieved = maxima >= cutoffs[:, np.newaxis]
-        return xtr_scores(maxima, retrieved, cutoffs, self.starts, imputation, constant)
+        return xtr_scores(maxima, retrieved, cutoffs, self.starts, imputation, constant, self.weights)
 
     def colbert_scores(self) -> np.ndarray:
         """f_ColBERT of all documents, `[count, documents]` float32."""
-        return colbert_scores(self.similarities.maxima, self.starts)
+        return colbert_scores(self.similarities.maxima, self.starts, self.weights)
 
 
 class Similarities:

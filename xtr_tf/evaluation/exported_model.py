@@ -23,6 +23,7 @@ from xtr_tf.evaluation.results import ExactCheck, ModelResult
 from xtr_tf.evaluation.run import Run
 from xtr_tf.retriever.versions import latest_version
 from xtr_tf.runtime.saved_model_session import SavedModelSession
+from xtr_tf.scoring.reference import idf_weights
 from xtr_tf.vectors.query_encoder import EncodedQuery, batches_by_length
 
 # Beyond this, encoding a corpus for the exact search takes longer than anyone would wait for it.
@@ -47,7 +48,9 @@ class IndexModel:
     ) -> ModelResult:
         """Searches the index for a dataset's queries."""
         started = time.perf_counter()
-        run = self._model.search("xtr", dataset.queries, depth, settings.k_prime)
+        run = self._model.search(
+            "xtr", dataset.queries, depth, settings.k_prime, settings.token_weights or None
+        )
         searched = time.perf_counter()
         check = self._check(dataset, documents, depth, settings, run)
         seconds = {"search": searched - started, "exact check": time.perf_counter() - searched}
@@ -69,7 +72,9 @@ class IndexModel:
             return ExactCheck(note=f"the corpus has more than {_MOST_DOCUMENTS:,} documents")
         sample = dataset.sample(settings.exact_queries, settings.seed)
         corpus = self._model.encode_documents(documents, dataset.name)
-        queries = self._model.encode_queries([query.text for query in sample.queries])
+        queries = self._model.encode_queries(
+            [query.text for query in sample.queries], settings.token_weights or None
+        )
         rankings = ExactRetriever(corpus).search(queries, settings.k_prime, depth)
         ids = [query.id for query in sample.queries]
         runs = {"index": run}
@@ -112,7 +117,14 @@ class ExportedModel:
         self.directory = latest_version(Path(directory))
         self._session = SavedModelSession(self.directory)
 
-    def search(self, name: str, queries: Sequence[Query], depth: int, k_prime: int | None = None) -> Run:
+    def search(
+        self,
+        name: str,
+        queries: Sequence[Query],
+        depth: int,
+        k_prime: int | None = None,
+        token_weights: str | None = None,
+    ) -> Run:
         """Searches the model's own index.
 
         Args:
@@ -120,10 +132,10 @@ class ExportedModel:
             queries: The queries; one without text finds nothing.
             depth: Documents of each query.
             k_prime: Tokens that each query token retrieves; the model's own default if None.
+            token_weights: What they count for; the model's own default if None.
         """
-        request: dict[str, Any] = (
-            {"top_k": [depth]} if k_prime is None else {"top_k": [depth], "k_prime": [k_prime]}
-        )
+        given = {"top_k": depth, "k_prime": k_prime, "token_weights": token_weights}
+        request = {name: [value] for name, value in given.items() if value is not None}
         rankings = {}
         for start in range(0, len(queries), _QUERIES_AT_ONCE):
             group = queries[start : start + _QUERIES_AT_ONCE]
@@ -132,10 +144,32 @@ class ExportedModel:
                 rankings[query.id] = ([key.decode() for key in ids[is_result]], scores[is_result])
         return Run(name, rankings)
 
-    def encode_queries(self, texts: Sequence[str]) -> list[EncodedQuery]:
-        """The vectors of each query, in order."""
+    def encode_queries(self, texts: Sequence[str], token_weights: str | None = None) -> list[EncodedQuery]:
+        """The vectors of each query, in order, with the weights that its own index gives them.
+
+        Args:
+            texts: The queries.
+            token_weights: What tokens count for; the model's own default if None.
+        """
+        if token_weights is None:
+            token_weights = self._session.defaults("search")["token_weights"][0].decode()
         encoded = self._encode("encode_query", "query", texts, _QUERIES_AT_ONCE)
-        return [EncodedQuery(vectors if len(vectors) > 1 else vectors[:0]) for vectors in encoded]
+        return [
+            EncodedQuery(
+                vectors if len(vectors) > 1 else vectors[:0],
+                weights=self._idf(text) if token_weights == "idf" and len(vectors) > 1 else None,
+            )
+            for text, vectors in zip(texts, encoded, strict=True)
+        ]
+
+    def _idf(self, text: str) -> np.ndarray:
+        answer = self._session.run("search_tokens", {"query": [text], "k_prime": [1]})
+        background = answer["piece_background"][0]
+        return idf_weights(
+            answer["piece_documents"][0],
+            int(answer["num_documents"][0]),
+            background if background.any() else None,
+        )
 
     def encode_documents(self, documents: Sequence[Document], dataset: str) -> CorpusTokens:
         """The vectors of a corpus, in order; documents longer than the model takes are cut."""

@@ -15,6 +15,7 @@ import numpy as np
 from xtr_tf.config.retrieval import IndexConfig
 from xtr_tf.files import atomic_directory
 from xtr_tf.index.folder import IndexManifest, TokenIndex, create_array, file_entries, save_array
+from xtr_tf.index.frequencies import PieceFrequencies
 from xtr_tf.index.quantizer import TokenQuantizer, train_quantizer
 from xtr_tf.index.rules import with_kind
 from xtr_tf.index.vector_source import VectorSource, require_finite, require_tokens
@@ -63,6 +64,9 @@ def build_index(
                 _write_core(source, aside, quantizer, config.dtype or "int8")
         offsets = np.asarray(source.document_offsets, np.int64)
         save_array(aside, "document_offsets", offsets)
+        pieces = getattr(source, "pieces", None)
+        if pieces is not None:
+            PieceFrequencies.of(pieces, offsets).write(aside)
         IndexManifest(
             source.num_tokens,
             len(offsets) - 1,

@@ -21,6 +21,7 @@ from xtr_tf.errors import InputError
 from xtr_tf.files import atomic_directory, write_atomically
 from xtr_tf.index.build import BLOCK, build_index, inverse_permutation, write_postings
 from xtr_tf.index.folder import TokenIndex, create_array, file_entries, save_array, stored_config
+from xtr_tf.index.frequencies import PieceFrequencies
 from xtr_tf.index.quantizer import TokenQuantizer, train_quantizer, trained_quantizer
 from xtr_tf.index.rules import with_kind
 from xtr_tf.index.vector_source import require_tokens
@@ -135,13 +136,20 @@ class IndexPart:
         return np.arange(self.index.num_tokens) if self.kept is None else np.flatnonzero(self.kept)
 
 
-def join_indexes(parts: Sequence[IndexPart], document_offsets: np.ndarray, folder: Path) -> None:
+def join_indexes(
+    parts: Sequence[IndexPart],
+    document_offsets: np.ndarray,
+    folder: Path,
+    frequencies: PieceFrequencies | None = None,
+) -> None:
     """Writes the joined index into an empty folder.
 
     Args:
         parts: In the order of their tokens; at least one. What was trained is the first one's.
         document_offsets: `[documents + 1]` int64, of the joined index.
         folder: Where to; the caller makes sure that it appears only when it is whole.
+        frequencies: Documents by piece in the joined index; the sum of the parts' if None, who are whole
+        then.
 
     Raises:
         InputError: If the parts differ in what was trained, or do not have the documents' tokens.
@@ -158,6 +166,12 @@ def join_indexes(parts: Sequence[IndexPart], document_offsets: np.ndarray, folde
     if first.config.kind == "core":
         _merge_postings(parts, tokens, folder)
     save_array(folder, "document_offsets", np.asarray(document_offsets, np.int64))
+    if frequencies is None:
+        counted = [PieceFrequencies.read(part.index) for part in parts]
+        known = [of_part for of_part in counted if of_part is not None]
+        frequencies = PieceFrequencies.total(known) if len(known) == len(parts) else None
+    if frequencies is not None:
+        frequencies.write(folder)
     dataclasses.replace(
         first.manifest,
         num_tokens=tokens,

@@ -20,6 +20,7 @@ from xtr_tf.errors import InputError
 from xtr_tf.files import atomic_directory
 from xtr_tf.index.build import build_index
 from xtr_tf.index.folder import TokenIndex
+from xtr_tf.index.frequencies import PieceFrequencies
 from xtr_tf.index.parts import IndexPart, join_indexes
 from xtr_tf.index.quantizer import TokenQuantizer, trained_quantizer
 from xtr_tf.vectors.store import TokenVectors
@@ -56,7 +57,9 @@ def update_index(
             parts.append(IndexPart(built))
         with atomic_directory(directory) as folder:
             TrainingState.of(index).write(folder)
-            join_indexes(parts, vectors.document_offsets, folder)
+            # Counted again, because those of documents that went cannot be taken from a sum.
+            frequencies = PieceFrequencies.of(vectors.pieces, vectors.document_offsets)
+            join_indexes(parts, vectors.document_offsets, folder, frequencies)
     return TokenIndex.open(directory)
 
 

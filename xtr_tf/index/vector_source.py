@@ -21,6 +21,8 @@ class VectorSource(Protocol):
         dim: Width of a vector.
         encoder_fingerprint: What made them; queries must come from the same encoder.
         document_offsets: `[documents + 1]` int64; tokens of document `i` are `[i]` to `[i + 1]`.
+
+    A source may have `pieces`, too, `[tokens]` integers: ids of the vocabulary, which are counted.
     """
 
     num_tokens: int

@@ -1,4 +1,4 @@
-"""An encoder's folder: `encoder.json`, `weights.safetensors` and `tokenizer.model`.
+"""An encoder's folder: `encoder.json`, `weights.safetensors` and `tokenizer.model`, maybe `background.npy`.
 
 `encoder.json`, the manifest, says what the encoder is and proves that the folder is whole. Writing and
 reading it needs no TensorFlow, which is imported only where an `Encoder` is made: importers stream
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 MANIFEST_FILE = "encoder.json"
 WEIGHTS_FILE = "weights.safetensors"
 TOKENIZER_FILE = "tokenizer.model"
+#: `[vocabulary]` float32: the share of texts that have each piece, in a broad background such as the texts
+#: it was trained on. No vector depends on it, so that it is no part of the fingerprint.
+BACKGROUND_FILE = "background.npy"
 
 _FORMAT = "xtr-tf encoder"
 _VERSION = 1
@@ -156,6 +159,7 @@ def save_encoder(
     tokenizer: Tokenizer,
     storage: Storage = "float32",
     overwrite: bool = False,
+    background: np.ndarray | None = None,
 ) -> str:
     """Writes an encoder and its tokenizer.
 
@@ -165,6 +169,7 @@ def save_encoder(
         tokenizer: The tokenizer whose ids it was trained on.
         storage: Precision of the weights on disk; the 16-bit ones halve the directory.
         overwrite: Whether to replace a directory that is already there.
+        background: `[vocabulary]` floats, how common pieces are (see `BACKGROUND_FILE`), if known.
 
     Returns:
         The encoder's fingerprint.
@@ -186,6 +191,8 @@ def save_encoder(
         save_file(weights, staging / WEIGHTS_FILE)
         (staging / WEIGHTS_FILE).chmod(0o644)  # safetensors makes its files private
         (staging / TOKENIZER_FILE).write_bytes(tokenizer.model_bytes)
+        if background is not None:
+            np.save(staging / BACKGROUND_FILE, background.astype(np.float32), allow_pickle=False)
         return write_manifest(staging, encoder.config, tokenizer.config)
 
 
@@ -204,8 +211,31 @@ def copy_encoder(source: str | Path, directory: str | Path, overwrite: bool = Fa
     with atomic_directory(directory, overwrite) as staging:
         for name in (MANIFEST_FILE, WEIGHTS_FILE, TOKENIZER_FILE):
             shutil.copyfile(source / name, staging / name)
+        if (source / BACKGROUND_FILE).is_file():
+            shutil.copyfile(source / BACKGROUND_FILE, staging / BACKGROUND_FILE)
         read_manifest(staging)
     return directory
+
+
+def read_background(directory: str | Path, vocabulary_size: int) -> np.ndarray | None:
+    """How common pieces are in the encoder's background, `[vocabulary]` float32; None if it does not say.
+
+    Raises:
+        InputError: The file is something else.
+    """
+    path = Path(directory) / BACKGROUND_FILE
+    if not path.is_file():
+        return None
+    try:
+        shares = np.load(path, allow_pickle=False)
+    except ValueError:
+        shares = np.zeros(0)
+    if shares.shape != (vocabulary_size,) or not np.all((shares >= 0) & (shares <= 1)):
+        raise InputError(
+            f"The encoder's {BACKGROUND_FILE} must hold a share from 0 to 1 for each of {vocabulary_size} "
+            f"pieces; remove it or copy it again. Received: {str(path)!r}."
+        )
+    return shares.astype(np.float32)
 
 
 def load_encoder(directory: str | Path, dtype: Dtype | None = None) -> tuple[Encoder, Tokenizer]:

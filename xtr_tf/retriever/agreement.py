@@ -16,7 +16,7 @@ from xtr_tf.scoring.rankings import ranking_problems
 Answer = Mapping[str, np.ndarray]
 
 # Outputs of a ranking that are not one entry per document.
-_NOT_PER_DOCUMENT = ("scores", "document_ids", "query_pieces")
+_NOT_PER_DOCUMENT = ("scores", "document_ids", "query_pieces", "weights")
 # Outputs of an explanation that depend on which token of a document matched, if any was retrieved.
 _OF_A_MATCH = ("document_pieces", "starts", "limits")
 
@@ -105,7 +105,7 @@ def _compare_rankings(case: ReferenceCase, answer: Answer) -> list[str]:
     expected, tolerances = case.outputs, case.tolerances
     problems = [
         wrong
-        for name in ("scores", "query_pieces")
+        for name in ("scores", "query_pieces", "weights")
         if name in expected
         for wrong in _compare(name, expected[name], answer[name], tolerances.get(name, 0.0))
     ]
@@ -163,7 +163,8 @@ def _compare_hits(case: ReferenceCase, answer: Answer) -> list[str]:
     expected, tolerance = case.outputs, case.tolerances["scores"]
     problems = [
         wrong
-        for name in ("mask", "cutoffs")
+        for name in ("mask", "cutoffs", "piece_documents", "piece_background", "num_documents")
+        if name in expected
         for wrong in _compare(name, expected[name], answer[name], case.tolerances.get(name, 0.0))
     ]
     if problems:

@@ -14,11 +14,13 @@ from xtr_tf.collections.document import DocumentRecord
 from xtr_tf.config.retrieval import SearchDefaults
 from xtr_tf.errors import InputError
 from xtr_tf.index.folder import TokenIndex, stored_config
+from xtr_tf.index.frequencies import PieceFrequencies
 from xtr_tf.index.searchers.opening import searcher_from_index
 from xtr_tf.model.encoder import Encoder
-from xtr_tf.model.folder import Manifest, load_encoder, read_manifest
+from xtr_tf.model.folder import Manifest, load_encoder, read_background, read_manifest
 from xtr_tf.model.tokenizer import Tokenizer
 from xtr_tf.retriever.model_card import ModelCard
+from xtr_tf.retriever.piece_weights import PieceWeights
 from xtr_tf.retriever.retriever import Retriever
 from xtr_tf.retriever.tables import DocumentTable, TokenTable
 from xtr_tf.vectors.store import TokenVectors
@@ -100,6 +102,7 @@ def assemble(
         DocumentTable(records),
         TokenTable(corpus.pieces, corpus.spans) if keep_spans else None,
         defaults,
+        _piece_weights(index, Path(manifest.tokenizer.model).parent, tokenizer.vocabulary_size),
     )
     card = ModelCard(
         encoder={"fingerprint": manifest.fingerprint, **dataclasses.asdict(manifest.encoder)},
@@ -110,6 +113,16 @@ def assemble(
         metrics=dict(metrics or {}),
     )
     return Assembly(retriever, card)
+
+
+def _piece_weights(
+    index: TokenIndex, encoder_directory: str | Path, vocabulary_size: int
+) -> PieceWeights | None:
+    frequencies = PieceFrequencies.read(index)
+    if frequencies is None:
+        return None
+    background = read_background(encoder_directory, vocabulary_size)
+    return PieceWeights(frequencies.of_vocabulary(vocabulary_size), index.num_documents, background)
 
 
 def check_origin(fingerprint: str, corpus: TokenVectors, index: TokenIndex) -> None:

@@ -29,7 +29,7 @@ def explain_signature(retriever: Retriever) -> dict[str, Any]:
 
 def _explain(retriever: Retriever, query: tf.Tensor, request: SearchRequest) -> dict[str, tf.Tensor]:
     ids = require_text(retriever.query_ids(query), "query")
-    queries = retriever.encode(ids)
+    queries = retriever.weigh(retriever.encode(ids), ids, request.token_weights)
     hits = retriever.find_tokens(queries, request.k_prime, request.leaves)
     ranked = retriever.rank(hits, queries, request)
     missing = retriever.missing_similarities(hits, queries, request)
@@ -48,6 +48,7 @@ def _explain(retriever: Retriever, query: tf.Tensor, request: SearchRequest) -> 
         "document_pieces": retriever.tokenizer.pieces(pieces),
         "starts": starts,
         "limits": limits,
+        "weights": tf.where(queries.mask, 1.0 if queries.weights is None else queries.weights, 0.0),
     }
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import os
 import subprocess
@@ -96,9 +97,7 @@ def problems_of(session: SavedModelSession, reference: Reference) -> Iterator[st
         if signature in session.signatures:
             yield from _wrong_defaults(session, signature, defaults)
     for case in reference.cases:
-        for problem in _asked(
-            session, case.signature, case.inputs, lambda answer, of=case: differences(of, answer)
-        ):
+        for problem in _asked(session, case.signature, case.inputs, functools.partial(differences, case)):
             yield f"`{case.signature}`: {problem}"
     for first, second in pairs_to_join(reference.cases):
         for problem in _joined(session, first, second):

@@ -37,20 +37,28 @@ def describe_hits(
         lambda: _by_sorting(keys, hits.valid, queries, table.num_documents),
     )
 
+    parts = {
+        "token_ids": (hits.token_ids, 0),
+        "scores": (hits.scores, -float("inf")),
+        "cutoffs": (hits.cutoffs, 0),
+        "documents": (tf.where(hits.valid, positions, -1), -1),
+    }
+
     def of_queries(values: tf.Tensor, fill: float) -> tf.Tensor:
         """`[rows, ...]` to `[queries, length, ...]`."""
-        shape = tf.concat([tf.shape(mask), tf.shape(values)[1:]], axis=0)
-        filled = tf.fill(shape, tf.cast(fill, values.dtype))
+        filled = tf.fill(shape_of(values), tf.cast(fill, values.dtype))
         return tf.tensor_scatter_nd_update(filled, places, values)
 
-    return {
-        "mask": mask,
-        "token_ids": of_queries(hits.token_ids, 0),
-        "scores": of_queries(hits.scores, -float("inf")),
-        "cutoffs": of_queries(hits.cutoffs, 0),
-        "documents": of_queries(tf.where(hits.valid, positions, -1), -1),
-        **table.look_up(ordinals),
-    }
+    def shape_of(values: tf.Tensor) -> tf.Tensor:
+        return tf.concat([tf.shape(mask), tf.shape(values)[1:]], axis=0)
+
+    # Queries of one length, a single one at least, need no padding.
+    spread = tf.cond(
+        tf.reduce_all(mask),
+        lambda: {name: tf.reshape(values, shape_of(values)) for name, (values, _) in parts.items()},
+        lambda: {name: of_queries(*part) for name, part in parts.items()},
+    )
+    return {"mask": mask, **spread, **table.look_up(ordinals)}
 
 
 def _by_slots(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xtr_tf.config.retrieval import IMPUTATIONS, MAX_TOP_K
+from xtr_tf.config.retrieval import IMPUTATIONS, MAX_TOP_K, TOKEN_WEIGHTS
 from xtr_tf.retriever import slack
 from xtr_tf.retriever.reference_cases import Reference, ReferenceCase
 from xtr_tf.retriever.request import SearchRequest
@@ -76,6 +76,7 @@ class _Recorder:
         self.cases: list[ReferenceCase] = []
         encoded = self._ask("encode_query", {"query": self._texts})
         self._vectors, self._mask = encoded["encodings"], encoded["mask"]
+        self._weights = self._ask("explain", {"query": self._texts})["weights"]
         alone = [self._ask("encode_query", {"query": self._texts[[place]]}) for place in range(len(queries))]
         self._of_encoder = slack.encoder_tolerance(encoded, alone)
         self._measure_index()
@@ -96,7 +97,7 @@ class _Recorder:
 
     def _steadiness_of(self, parameters: Mapping[str, Any]) -> slack.Steadiness:
         return slack.steadiness_of_rankings(
-            self._asking("search_vectors", parameters),
+            self._asking("search_vectors", self._of_vectors(parameters)),
             self._vectors,
             slack.moved_by(self._of_encoder, self._vectors),
             self._spread_of_tokens,
@@ -125,7 +126,8 @@ class _Recorder:
         self._record(signature, {**probes, **_for_all(k_prime=whole, leaves=0)}, tolerances)
         steady = self._steadiness.queries
         vectors = {"encodings": self._vectors[steady], "mask": self._mask[steady]}
-        self._record("search_vectors", {**vectors, **self._parameters}, {"scores": self._by_vectors})
+        request = self._of_vectors(self._parameters, steady)
+        self._record("search_vectors", {**vectors, **request}, {"scores": self._by_vectors})
 
     def record_text_searches(self) -> None:
         """What callers ask, of queries that are not at an edge of the index."""
@@ -158,10 +160,12 @@ class _Recorder:
         sharp = fall > 2 * self._of_hits
         if sharp:
             self._record("search", {**query, **request, "languages": language}, of_text)
+        for name in TOKEN_WEIGHTS if self._retriever.piece_weights else ():
+            self._record("search", {**query, **request, "token_weights": _strings([name])}, of_text)
         for name in IMPUTATIONS if sharp else ("top_k_prime",):
             asked = {**request, "imputation": _strings([name]), "constant": np.array([0.5], np.float32)}
             self._record("search", {**query, **asked}, of_text)
-            self._record("search_vectors", {**vectors, **asked}, of_vectors)
+            self._record("search_vectors", {**vectors, **self._of_vectors(asked, [place])}, of_vectors)
 
     def _sharpest(self) -> tuple[int, int, float]:
         """The query and the k' after which the scores of all its tokens fall furthest, and how far."""
@@ -193,8 +197,17 @@ class _Recorder:
         hits = self._ask("search_vectors_tokens", {**vectors, **searched})
         inputs = {"query": texts, **request}
         contested = _contested(self._ask("explain", inputs), hits, 2 * self._of_hits)
-        tolerances = {"scores": self._steadiness.tolerance, "token_scores": self._of_hits}
+        tolerances = {
+            "scores": self._steadiness.tolerance,
+            "token_scores": self._of_hits,
+            "weights": slack.rounding_of_scores(self._retriever.dim) * float(self._weights.max()),
+        }
         self._record("explain", inputs, tolerances, contested=contested)
+
+    def _of_vectors(self, parameters: Mapping[str, Any], places: Any = slice(None)) -> dict[str, Any]:
+        """The same parameters for queries that come as vectors, with the weights of the model's default."""
+        kept = {name: value for name, value in parameters.items() if name != "token_weights"}
+        return {"weights": self._weights[places], **kept}
 
     def _ask(self, signature: str, inputs: Mapping[str, Any]) -> Arrays:
         answer = self._signatures[signature](**{name: tf.constant(value) for name, value in inputs.items()})

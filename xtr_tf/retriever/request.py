@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from xtr_tf.config.retrieval import MAX_TOP_K, SearchDefaults
+from xtr_tf.config.retrieval import MAX_TOP_K, TOKEN_WEIGHTS, SearchDefaults
 
 #: What most signatures begin with.
 QUERY = tf.TensorSpec([None], tf.string, name="query")
@@ -33,6 +33,7 @@ class SearchRequest(NamedTuple):
         languages: string, only documents in one of these, separated by commas, are returned; all if it is
             empty, and if it is None as a whole.
         rescore: int32, candidates that are ranked again by exact f_ColBERT over the kept vectors, 0 for none.
+        token_weights: string, one of `xtr_tf.config.retrieval.TOKEN_WEIGHTS`.
     """
 
     k_prime: tf.Tensor
@@ -42,11 +43,12 @@ class SearchRequest(NamedTuple):
     constant: tf.Tensor
     languages: tf.Tensor | None
     rescore: tf.Tensor
+    token_weights: tf.Tensor
 
     @classmethod
     def specs(cls) -> dict[str, tf.TensorSpec]:
         """Dtypes and shapes, by name."""
-        dtypes = cls(tf.int32, tf.int32, tf.int32, tf.string, tf.float32, tf.string, tf.int32)
+        dtypes = cls(tf.int32, tf.int32, tf.int32, tf.string, tf.float32, tf.string, tf.int32, tf.string)
         return {name: tf.TensorSpec([None], dtype, name=name) for name, dtype in dtypes._asdict().items()}
 
     @classmethod
@@ -60,6 +62,7 @@ class SearchRequest(NamedTuple):
             defaults.constant,
             "",
             defaults.rescore,
+            defaults.token_weights,
         )
         return cls(*(tf.constant([value]) for value in values))
 
@@ -93,6 +96,11 @@ class SearchRequest(NamedTuple):
                 f"`rescore` must be 0 (none) or between `top_k` and {MAX_TOP_K}. Received:",
                 self.rescore,
             ),
+            require(
+                tf.reduce_all((self.token_weights == "none") | (self.token_weights == "idf")),
+                f"`token_weights` must be one of {', '.join(TOKEN_WEIGHTS)}. Received:",
+                self.token_weights,
+            ),
         ]
         with tf.control_dependencies(checks):
             return SearchRequest(*(tf.identity(value) for value in self))
@@ -103,11 +111,12 @@ def with_parameters(
     inputs: Sequence[tf.TensorSpec],
     defaults: SearchDefaults,
     names: Sequence[str] = SearchRequest._fields,
+    optional: Sequence[tuple[tf.TensorSpec, tf.Tensor]] = (),
 ) -> Any:
-    """Makes a signature of `function(*inputs, request)`, with the request spelled out as named inputs.
+    """Makes a signature of `function(*inputs, *optional, request)`, the request spelled out as named inputs.
 
     The inputs of a signature are the parameters of the Python function that is traced, and their
-    defaults are its default values. Instead of writing the same seven parameters in every signature,
+    defaults are its default values. Instead of writing the same parameters in every signature,
     the traced function takes anything and says through `__signature__` what it takes: `tf.function`
     asks `inspect.signature` for it. What `names` leaves out comes from `defaults`.
 
@@ -116,15 +125,18 @@ def with_parameters(
         inputs: Named specs of what stands before the parameters.
         defaults: Values of parameters that a request does not give.
         names: The parameters that the signature has.
+        optional: Further inputs with their defaults.
 
     Returns:
         A `tf.function`.
     """
     default, specs = SearchRequest.default(defaults), SearchRequest.specs()
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    before = [*inputs, *(spec for spec, _ in optional)]
     signature = inspect.Signature(
         [
             *(inspect.Parameter(spec.name, kind) for spec in inputs),
+            *(inspect.Parameter(spec.name, kind, default=value) for spec, value in optional),
             *(inspect.Parameter(name, kind, default=getattr(default, name)) for name in names),
         ]
     )
@@ -134,11 +146,11 @@ def with_parameters(
         bound.apply_defaults()
         values = bound.arguments
         request = default._replace(**{name: values[name] for name in names})
-        return function(*(values[spec.name] for spec in inputs), request)
+        return function(*(values[spec.name] for spec in before), request)
 
     traced.__name__ = function.__name__
     traced.__signature__ = signature  # type: ignore[attr-defined]
-    return tf.function(traced, input_signature=[*inputs, *(specs[name] for name in names)])
+    return tf.function(traced, input_signature=[*before, *(specs[name] for name in names)])
 
 
 def alike(values: tf.Tensor) -> bool:

@@ -16,6 +16,7 @@ from xtr_tf.errors import InputError
 from xtr_tf.index.searchers.base import TokenSearcher
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.tokenizer import Tokenizer
+from xtr_tf.retriever.piece_weights import PieceWeights
 from xtr_tf.retriever.request import SearchRequest, require
 from xtr_tf.retriever.tables import DocumentTable, TokenTable
 from xtr_tf.retriever.token_search import at_least_one_row, search_tokens
@@ -31,10 +32,12 @@ class EncodedTexts(NamedTuple):
     Attributes:
         encodings: `[batch, length, dim]` float32.
         mask: `[batch, length]` bool, which of them are tokens.
+        weights: `[batch, length]` float32, what they count for in a query; all the same if None.
     """
 
     encodings: tf.Tensor
     mask: tf.Tensor
+    weights: tf.Tensor | None = None
 
 
 class Retriever(tf.Module):
@@ -48,6 +51,7 @@ class Retriever(tf.Module):
         documents: What is returned for a document.
         tokens: Pieces and places of the tokens, for explanations; they are left out without it.
         defaults: What a request that names no parameters is answered with.
+        piece_weights: How common pieces are, for weights of query tokens; there are none without it.
 
     Example:
         >>> retriever = Retriever(encoder, tokenizer, ExactSearcher(vectors), owners, documents)
@@ -64,6 +68,7 @@ class Retriever(tf.Module):
         documents: DocumentTable,
         tokens: TokenTable | None = None,
         defaults: SearchDefaults | None = None,
+        piece_weights: PieceWeights | None = None,
     ) -> None:
         super().__init__(name="retriever")
         _check_sizes(encoder, searcher, document_of_token, documents, tokens)
@@ -72,6 +77,12 @@ class Retriever(tf.Module):
         self.documents = documents
         self.tokens = tokens
         self.defaults = defaults or SearchDefaults()
+        self.piece_weights = piece_weights
+        if piece_weights is None and self.defaults.token_weights != "none":
+            raise InputError(
+                "`token_weights` needs an index that has counted the pieces of its documents; build it again "
+                f"with `xtr-tf index`. Received: {self.defaults.token_weights!r} for an index without."
+            )
         self.dim = searcher.dim
         self.document_of_token = tf.Variable(
             np.asarray(document_of_token, np.int32), trainable=False, name="document_of_token"
@@ -97,6 +108,25 @@ class Retriever(tf.Module):
         """Encodes piece ids, padded to the longest row of the batch."""
         return EncodedTexts(*self._encode(ids.to_tensor(self.tokenizer.pad_id)))
 
+    def weigh(self, queries: EncodedTexts, ids: tf.RaggedTensor, token_weights: tf.Tensor) -> EncodedTexts:
+        """The same queries with the weights that a request asks for.
+
+        Args:
+            queries: Of `encode`.
+            ids: What was encoded.
+            token_weights: `[queries]` strings, or `[1]` for all of them.
+        """
+        if self.piece_weights is None:
+            known = require(
+                tf.reduce_all(token_weights == "none"),
+                "`token_weights` needs an index that has counted the pieces of its documents. Received:",
+                token_weights,
+            )
+            with tf.control_dependencies([known]):
+                return queries._replace(mask=tf.identity(queries.mask))
+        idf = self.piece_weights.idf(ids.to_tensor(self.tokenizer.pad_id))
+        return queries._replace(weights=tf.where((token_weights == "idf")[:, tf.newaxis], idf, 1.0))
+
     def find_tokens(self, queries: EncodedTexts, k_prime: tf.Tensor, leaves: tf.Tensor) -> TokenHits:
         """Searches the tokens of all queries at once.
 
@@ -117,6 +147,7 @@ class Retriever(tf.Module):
             request.top_k,
             request.imputation,
             request.constant,
+            None if queries.weights is None else tf.boolean_mask(queries.weights, queries.mask),
         )
         return RankedDocuments(*(part[: tf.shape(queries.mask)[0]] for part in ranked))
 
@@ -173,6 +204,7 @@ class Retriever(tf.Module):
             at_least_one_row(queries.mask),
             self.searcher.vectors_of,
             self.document_offsets,
+            None if queries.weights is None else at_least_one_row(queries.weights),
         )
         chosen = RankedDocuments(
             *(

@@ -7,14 +7,16 @@
 | `serving_default` | `query` string[B] | `document_ids` string[B, K], `scores` float[B, K] |
 | `search` | `query` string[B], *parameters* | `document_ids`, `titles`, `languages`, `texts` string[B, K], \
 `scores` float[B, K] |
-| `search_vectors` | `encodings` float[B, L, D], `mask` bool[B, L], *parameters* | as `search` |
+| `search_vectors` | `encodings` float[B, L, D], `mask` bool[B, L], `weights` float[B, L], *parameters* \
+without `token_weights` | as `search` |
 | `search_tokens` | `query` string[B], `k_prime`, `leaves` int32[B] | per query token (L) and hit (C): \
 `mask` bool[B, L], `token_ids` int32[B, L, C], `scores` float[B, L, C], `cutoffs` float[B, L], `documents` \
-int32[B, L, C], which counts in the query's own `document_ids`, `titles`, `languages` string[B, ?] |
+int32[B, L, C], which counts in the query's own `document_ids`, `titles`, `languages` string[B, ?]; where \
+pieces are counted, `piece_documents` int32[B, L], `piece_background` float[B, L], `num_documents` int32[B] |
 | `search_vectors_tokens` | `encodings`, `mask`, `k_prime`, `leaves` | as `search_tokens` |
 | `explain` | as `search`, without `rescore` | as `search`, and `query_pieces` \
 string[B, L], `retrieved` bool[B, K, L], `token_scores` float[B, K, L], `document_pieces` string[B, K, L], \
-`starts`, `limits` int32[B, K, L] |
+`starts`, `limits` int32[B, K, L], `weights` float[B, L] |
 | `encode_query` | `query` string[B] | `encodings` float[B, L, D], `mask` bool[B, L], `ids` int32[B, L] |
 | `encode_document` | `document` string[B] | as `encode_query` |
 | `score` | `query` string[B], `documents` string[B, ?] | `scores` float[B, ?], exact f_ColBERT |
@@ -32,6 +34,7 @@ of inputs:
 | `languages` | string[B] | only documents in one of these, separated by commas; "" for all |
 | `rescore` | int32[B] | candidates ranked again by exact f_ColBERT: 0 (none), or `top_k` to 10,000 where \
 the index keeps vectors |
+| `token_weights` | string[B] | `none`: all query tokens count the same; `idf`: by how rare their pieces are |
 
 **Joining and splitting.** Every input and output has the queries first. Requests whose inputs agree in all
 other dimensions may be joined along the first and the answer split again: each query gets what it would get
@@ -49,6 +52,7 @@ and the score -inf.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import tensorflow as tf
@@ -84,6 +88,8 @@ def search_signatures(retriever: Retriever) -> dict[str, Any]:
         encoded = retriever.encode(ids)
         # Servers join the requests of several callers: a query without text finds nothing, and harms nobody.
         encoded = encoded._replace(mask=encoded.mask & ~has_no_text(ids)[:, tf.newaxis])
+        if defaults.token_weights != "none":
+            encoded = retriever.weigh(encoded, ids, default_request.token_weights)
         ranked = retriever.search(encoded, default_request)
         shape = [None, defaults.top_k]
         return {
@@ -93,17 +99,24 @@ def search_signatures(retriever: Retriever) -> dict[str, Any]:
 
     def search(query: tf.Tensor, request: SearchRequest) -> dict[str, tf.Tensor]:
         request = request.checked(tf.size(query))
-        encoded = retriever.encode(require_text(retriever.query_ids(query), "query"))
+        ids = require_text(retriever.query_ids(query), "query")
+        encoded = retriever.weigh(retriever.encode(ids), ids, request.token_weights)
         return _documents(retriever, retriever.search(encoded, request))
 
-    def search_vectors(encodings: tf.Tensor, mask: tf.Tensor, request: SearchRequest) -> dict[str, tf.Tensor]:
+    def search_vectors(
+        encodings: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, request: SearchRequest
+    ) -> dict[str, tf.Tensor]:
         request = request.checked(tf.shape(mask)[0])
-        return _documents(retriever, retriever.search(_checked_vectors(encodings, mask), request))
+        encoded = _checked_weights(_checked_vectors(encodings, mask), weights)
+        return _documents(retriever, retriever.search(encoded, request))
 
     def search_tokens(query: tf.Tensor, request: SearchRequest) -> dict[str, tf.Tensor]:
         request = request.checked(tf.size(query))
-        encoded = retriever.encode(require_text(retriever.query_ids(query), "query"))
-        return _token_hits(retriever, encoded, request)
+        ids = require_text(retriever.query_ids(query), "query")
+        return {
+            **_token_hits(retriever, retriever.encode(ids), request),
+            **_piece_statistics(retriever, ids),
+        }
 
     def search_vectors_tokens(
         encodings: tf.Tensor, mask: tf.Tensor, request: SearchRequest
@@ -116,10 +129,19 @@ def search_signatures(retriever: Retriever) -> dict[str, Any]:
         tf.TensorSpec([None, None], tf.bool, name="mask"),
     ]
     hits_only = ("k_prime", "leaves")
+    # Vectors come without pieces, and so with weights of their own if at all.
+    of_vectors = [name for name in SearchRequest._fields if name != "token_weights"]
+    weights = (tf.TensorSpec([None, None], tf.float32, name="weights"), tf.constant([[1.0]]))
     return {
         "serving_default": serving_default,
         "search": with_parameters(search, [QUERY], defaults),
-        "search_vectors": with_parameters(search_vectors, vectors, defaults),
+        "search_vectors": with_parameters(
+            search_vectors,
+            vectors,
+            dataclasses.replace(defaults, token_weights="none"),
+            of_vectors,
+            optional=[weights],
+        ),
         "search_tokens": with_parameters(search_tokens, [QUERY], defaults, hits_only),
         "search_vectors_tokens": with_parameters(search_vectors_tokens, vectors, defaults, hits_only),
     }
@@ -150,6 +172,39 @@ def _checked_vectors(encodings: tf.Tensor, mask: tf.Tensor) -> EncodedTexts:
         return EncodedTexts(tf.identity(encodings), tf.identity(mask))
 
 
+def _checked_weights(queries: EncodedTexts, weights: tf.Tensor) -> EncodedTexts:
+    """The same queries with the caller's weights, whose dimensions may be 1 for all of them."""
+    shape, given = tf.shape(queries.mask), tf.shape(weights)
+    fits = require(
+        tf.reduce_all((given == 1) | (given == shape)),
+        "`weights` must have the dimensions of `mask`, or 1 instead. Received: weights of shape",
+        given,
+    )
+    with tf.control_dependencies([fits]):
+        weights = tf.where(queries.mask, weights, 0.0)
+    sound = tf.reduce_all(tf.math.is_finite(weights) & (weights >= 0), axis=1)
+    counts = require(
+        tf.reduce_all(sound & (tf.reduce_sum(weights, axis=1) > 0)),
+        "`weights` must be finite, not negative, and not all 0 for the tokens of a query. Received:",
+        weights,
+    )
+    with tf.control_dependencies([counts]):
+        return queries._replace(weights=tf.identity(weights))
+
+
+def _piece_statistics(retriever: Retriever, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+    """What several indexes must add up before their token hits can be weighted as those of one."""
+    if retriever.piece_weights is None:
+        return {}
+    documents, background = retriever.piece_weights.look_up(ids.to_tensor(retriever.tokenizer.pad_id))
+    mask = tf.sequence_mask(ids.row_lengths())
+    return {
+        "piece_documents": tf.where(mask, documents, 0),
+        "piece_background": tf.where(mask, background, 0.0),
+        "num_documents": tf.fill([ids.nrows()], retriever.documents.num_documents),
+    }
+
+
 def _token_hits(retriever: Retriever, queries: EncodedTexts, request: SearchRequest) -> dict[str, tf.Tensor]:
     hits = retriever.find_tokens(queries, request.k_prime, request.leaves)
     return describe_hits(hits, queries.mask, retriever.document_of_token, retriever.documents)
@@ -174,7 +229,9 @@ def text_signatures(retriever: Retriever) -> dict[str, Any]:
 
 
 def _encode(retriever: Retriever, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-    return {**retriever.encode(ids)._asdict(), "ids": ids.to_tensor(retriever.tokenizer.pad_id)}
+    encoded = retriever.encode(ids)
+    padded = ids.to_tensor(retriever.tokenizer.pad_id)
+    return {"encodings": encoded.encodings, "mask": encoded.mask, "ids": padded}
 
 
 def _score(retriever: Retriever, query: tf.Tensor, documents: tf.Tensor) -> tf.Tensor:

@@ -46,7 +46,13 @@ def search_tokens(
     if alike(k_prime) and alike(leaves):
         return search_all()
     same = tf.reduce_all(k_prime == k_prime[0]) & tf.reduce_all(leaves == leaves[0])
-    return tf.cond(same, search_all, lambda: _search_groups(searcher, rows, lengths, k_prime, leaves))
+
+    # As a call that is not inlined, a branch that is not taken costs one op instead of all of its ops.
+    @tf.function(experimental_attributes={"_noinline": True})
+    def search_groups() -> tuple[tf.Tensor, ...]:
+        return tuple(_search_groups(searcher, rows, lengths, k_prime, leaves))
+
+    return TokenHits(*tf.cond(same, lambda: tuple(search_all()), search_groups))
 
 
 def _search_rows(

@@ -73,6 +73,7 @@ def rescore_documents(
     query_mask: tf.Tensor,
     vectors_of: Callable[[tf.Tensor], tf.Tensor],
     document_offsets: tf.Tensor,
+    weights: tf.Tensor | None = None,
 ) -> RankedDocuments:
     """Ranks candidates again by exact f_ColBERT, where token vectors are kept.
 
@@ -82,26 +83,30 @@ def rescore_documents(
         query_mask: `[queries, length]`, true (or 1) where there is a token.
         vectors_of: Gives the vectors of `[any]` token ordinals, `[any, dim]` float32.
         document_offsets: `[documents + 1]` integers; tokens of document `i` are `[i]` to `[i + 1]`.
+        weights: `[queries, length]` float32, what each query token counts for; the same if None.
 
     Returns:
         The same documents in their new order, `[queries, candidates]`.
     """
+    query_mask = tf.cast(query_mask, tf.bool)
+    weights = tf.ones(tf.shape(query_mask)) if weights is None else weights
 
-    def rescore_query(query: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> RankedDocuments:
-        ordinals, encoding, mask = query
+    def rescore_query(query: tuple[tf.Tensor, ...]) -> RankedDocuments:
+        ordinals, encoding, mask, weights = query
         present = tf.maximum(ordinals, 0)
         starts, ends = tf.gather(document_offsets, present), tf.gather(document_offsets, present + 1)
         tokens = tf.ragged.range(starts, tf.where(ordinals >= 0, ends, starts))
         kept = vectors_of(tokens.flat_values)
         similarities = tf.matmul(kept, tf.boolean_mask(encoding, mask), transpose_b=True)
         best = tf.math.unsorted_segment_max(similarities, tokens.value_rowids(), tf.size(ordinals))
-        scores = tf.math.divide_no_nan(tf.reduce_sum(best, axis=1), tf.cast(tf.shape(best)[1], tf.float32))
+        counted = tf.boolean_mask(weights, mask)
+        scores = tf.math.divide_no_nan(tf.linalg.matvec(best, counted), tf.reduce_sum(counted))
         scores = tf.where(tokens.row_lengths() > 0, scores, -float("inf"))
         return rank_candidates(ordinals, scores, tf.size(ordinals))
 
     return tf.map_fn(
         rescore_query,
-        (ranked.ordinals, encodings, tf.cast(query_mask, tf.bool)),
+        (ranked.ordinals, encodings, query_mask, weights),
         fn_output_signature=ONE_RANKING,
         parallel_iterations=None if tf.executing_eagerly() else _QUERIES_AT_ONCE,
     )

@@ -97,6 +97,7 @@ def xtr_scores(
     starts: Sequence[int] | np.ndarray = _ONE_QUERY,
     imputation: str = "top_k_prime",
     constant: float = 0.0,
+    weights: np.ndarray | None = None,
 ) -> np.ndarray:
     """f_XTR' of every document.
 
@@ -107,21 +108,54 @@ def xtr_scores(
         starts: `[queries]`, the first row of each query, which has at least one; one query by default.
         imputation: One of `IMPUTATIONS`.
         constant: m_i under `constant`.
+        weights: `[rows]`, what each query token counts for; the same if None.
 
     Returns:
         `[queries, documents]`, `-inf` for documents of which nothing was retrieved.
     """
+    weights = _weights(weights, maxima)
     missing = missing_similarities(cutoffs, imputation, constant)[:, np.newaxis]
-    counts = np.add.reduceat(retrieved, starts, axis=0, dtype=np.int32)
-    sums = np.add.reduceat(np.where(retrieved, maxima, missing), starts, axis=0)
+    counted = np.add.reduceat(retrieved * weights, starts, axis=0)
+    sums = np.add.reduceat(np.where(retrieved, maxima, missing) * weights, starts, axis=0)
     # Under `none`, where m_i is 0, the mean is over what was retrieved.
-    divisors = np.maximum(counts, 1) if imputation == "none" else _lengths(starts, len(maxima))
-    return np.where(counts > 0, sums / divisors.astype(maxima.dtype), -np.inf)
+    divisors = counted if imputation == "none" else np.add.reduceat(weights, starts, axis=0)
+    return np.where(counted > 0, sums / np.where(counted > 0, divisors, 1), -np.inf)
 
 
-def colbert_scores(maxima: np.ndarray, starts: Sequence[int] | np.ndarray = _ONE_QUERY) -> np.ndarray:
+def colbert_scores(
+    maxima: np.ndarray,
+    starts: Sequence[int] | np.ndarray = _ONE_QUERY,
+    weights: np.ndarray | None = None,
+) -> np.ndarray:
     """f_ColBERT of every document, `[queries, documents]`; arguments as of `xtr_scores`."""
-    return np.add.reduceat(maxima, starts, axis=0) / _lengths(starts, len(maxima)).astype(maxima.dtype)
+    weights = _weights(weights, maxima)
+    return np.add.reduceat(maxima * weights, starts, axis=0) / np.add.reduceat(weights, starts, axis=0)
+
+
+#: How much the frequencies of a background of texts count next to those of the documents searched.
+BACKGROUND_SHARE = 0.1
+
+
+def idf_weights(
+    frequencies: np.ndarray, num_documents: int, background: np.ndarray | None = None
+) -> np.ndarray:
+    """What query tokens count for by how rare their pieces are: `log(1 + (N - df + .5) / (df + .5))`.
+
+    A piece that the documents do not have may still be a common one, of another language or of the kind that
+    an encoder leaves out of an index. So `df` is a mean with what a broad background of texts expects.
+
+    Args:
+        frequencies: Documents that have the piece, of any shape.
+        num_documents: N, all of them.
+        background: The share of background texts that have it, of the same shape; None if that is not known.
+
+    Returns:
+        Positive floats of the same shape.
+    """
+    expected = np.asarray(frequencies, np.float64)
+    if background is not None:
+        expected = (expected + BACKGROUND_SHARE * num_documents * background) / (1 + BACKGROUND_SHARE)
+    return np.log1p((num_documents - expected + 0.5) / (expected + 0.5))
 
 
 def rank_documents(scores: np.ndarray, depth: int) -> Ranking:
@@ -136,6 +170,7 @@ def rank_documents(scores: np.ndarray, depth: int) -> Ranking:
     return Ranking(np.where(np.isfinite(values), best, -1), values)
 
 
-def _lengths(starts: Sequence[int] | np.ndarray, rows: int) -> np.ndarray:
-    """`[queries, 1]`, tokens of each query."""
-    return np.diff(np.append(starts, rows))[:, np.newaxis]
+def _weights(weights: np.ndarray | None, maxima: np.ndarray) -> np.ndarray:
+    """`[rows, 1]` of the dtype of `maxima`."""
+    weights = np.ones(len(maxima)) if weights is None else weights
+    return weights.astype(maxima.dtype)[:, np.newaxis]

@@ -3,8 +3,9 @@
     f_XTR'(Q, D) = 1/n * sum_i ( max_j P_ij over the retrieved tokens j of D, or m_i where there is none )
 
 computed as `sum_i m_i + sum over retrieved (i, D) of (max_j P_ij - m_i)`, so that a document costs
-only what it retrieved. m_i itself is `TokenHits.missing_similarities`. Knows nothing of text, of
-document ids or of how tokens were found. `reference.py` is its NumPy twin.
+only what it retrieved. With weights, every term of a sum is multiplied by w_i and the divisor is the sum of
+w_i. m_i itself is `TokenHits.missing_similarities`. Knows nothing of text, of document ids or of how tokens
+were found. `reference.py` is its NumPy twin.
 
 Citation: [Lee et al., 2023](https://arxiv.org/abs/2304.01982), "Missing similarity imputation".
 """
@@ -44,6 +45,7 @@ def score_documents(
     top_k: tf.Tensor,
     imputation: tf.Tensor | str = "top_k_prime",
     constant: tf.Tensor | float = 0.0,
+    weights: tf.Tensor | None = None,
 ) -> RankedDocuments:
     """Ranks the candidates: the documents that own at least one retrieved token.
 
@@ -56,6 +58,7 @@ def score_documents(
         top_k: int32, at least 1; this and the following two are `[queries]`, or one value for all.
         imputation: One of `IMPUTATIONS`.
         constant: m_i under `constant`.
+        weights: `[rows]` float32, none of them negative: what each query token counts for; the same if None.
 
     Returns:
         Ordinals and scores, `[queries, max(top_k)]`; nothing beyond a query's own `top_k`.
@@ -80,17 +83,22 @@ def score_documents(
     with tf.control_dependencies([check for check in checks if check is not None]):
         missing = hits.missing_similarities(of_rows(imputation, query_mask), of_rows(constant, query_mask))
     documents = tf.gather(document_of_token, hits.token_ids)
+    weights = tf.ones_like(missing) if weights is None else weights
     only_retrieved = imputation == "none"
     columns = tf.reduce_max(top_k)
 
     def rank_query(
-        documents: tf.Tensor, scores: tf.Tensor, missing: tf.Tensor, only_retrieved: tf.Tensor
+        documents: tf.Tensor,
+        scores: tf.Tensor,
+        missing: tf.Tensor,
+        weights: tf.Tensor,
+        only_retrieved: tf.Tensor,
     ) -> RankedDocuments:
         gains = scores - missing[:, tf.newaxis]
-        return _rank_query(documents, gains, missing, num_documents, only_retrieved, columns)
+        return _rank_query(documents, gains, missing, weights, num_documents, only_retrieved, columns)
 
     def rank_one() -> RankedDocuments:
-        ordinals, ranked = rank_query(documents, hits.scores, missing, only_retrieved[0])
+        ordinals, ranked = rank_query(documents, hits.scores, missing, weights, only_retrieved[0])
         return RankedDocuments(ordinals[tf.newaxis], ranked[tf.newaxis])
 
     def rank_each() -> RankedDocuments:
@@ -99,8 +107,13 @@ def score_documents(
 
         def rank(query: tuple[tf.Tensor, ...]) -> RankedDocuments:
             start, end, only_retrieved = query
-            rows = (tensor[start:end] for tensor in (documents, hits.scores, missing))
-            return rank_query(*rows, only_retrieved)
+            return rank_query(
+                documents[start:end],
+                hits.scores[start:end],
+                missing[start:end],
+                weights[start:end],
+                only_retrieved,
+            )
 
         return tf.map_fn(
             rank,
@@ -137,6 +150,7 @@ def _rank_query(
     documents: tf.Tensor,
     gains: tf.Tensor,
     missing: tf.Tensor,
+    weights: tf.Tensor,
     num_documents: int,
     only_retrieved: tf.Tensor,
     top_k: tf.Tensor,
@@ -147,6 +161,7 @@ def _rank_query(
         documents: `[rows, columns]` int32, the documents of the hits.
         gains: `[rows, columns]` float32, what each hit has above m_i; `-inf` counts as no hit.
         missing: `[rows]` float32, m_i.
+        weights: `[rows]` float32, w_i.
         num_documents: Documents in the index.
         only_retrieved: Scalar bool, whether the mean is over retrieved similarities only.
         top_k: Scalar int32.
@@ -156,12 +171,15 @@ def _rank_query(
     """
 
     def score_all() -> RankedDocuments:
-        return rank_all(_score_candidates(documents, num_documents, gains, missing, only_retrieved), top_k)
+        scores = _score_candidates(documents, num_documents, gains, missing, weights, only_retrieved)
+        return rank_all(scores, top_k)
 
     def score_distinct() -> RankedDocuments:
         candidates, candidate_of_hit = tf.unique(tf.reshape(documents, [-1]))
         candidate_of_hit = tf.reshape(candidate_of_hit, tf.shape(documents))
-        scores = _score_candidates(candidate_of_hit, tf.size(candidates), gains, missing, only_retrieved)
+        scores = _score_candidates(
+            candidate_of_hit, tf.size(candidates), gains, missing, weights, only_retrieved
+        )
         return rank_candidates(candidates, scores, top_k)
 
     # A slot for every document is fastest while there are few documents per hit; beyond that, time
@@ -175,6 +193,7 @@ def _score_candidates(
     num_candidates: tf.Tensor | int,
     gains: tf.Tensor,
     missing: tf.Tensor,
+    weights: tf.Tensor,
     only_retrieved: tf.Tensor,
 ) -> tf.Tensor:
     """f_XTR' of candidates, `[num_candidates]`, `-inf` where nothing was retrieved.
@@ -184,6 +203,7 @@ def _score_candidates(
         num_candidates: Candidates to score.
         gains: `[rows, columns]`, as for `_rank_query`.
         missing: `[rows]`, as for `_rank_query`.
+        weights: `[rows]`, as for `_rank_query`.
         only_retrieved: Scalar bool.
     """
     rows = tf.shape(candidate_of_hit)[0]
@@ -191,8 +211,8 @@ def _score_candidates(
     best = tf.math.unsorted_segment_max(gains, segments, rows * num_candidates)
     best = tf.reshape(best, [rows, num_candidates])
     # Where there was no hit, `best` is the lowest number there is: finite, so that times 0 is 0.
-    retrieved = tf.cast(best > best.dtype.min, best.dtype)
-    sums = tf.reduce_sum(missing) + tf.reduce_sum(best * retrieved, axis=0)
-    counts = tf.reduce_sum(retrieved, axis=0)
-    means = tf.math.divide_no_nan(sums, tf.where(only_retrieved, counts, tf.cast(rows, tf.float32)))
-    return tf.where(counts > 0, means, -float("inf"))
+    retrieved = tf.where(best > best.dtype.min, weights[:, tf.newaxis], 0.0)
+    sums = tf.reduce_sum(missing * weights) + tf.reduce_sum(best * retrieved, axis=0)
+    counted = tf.reduce_sum(retrieved, axis=0)
+    means = tf.math.divide_no_nan(sums, tf.where(only_retrieved, counted, tf.reduce_sum(weights)))
+    return tf.where(counted > 0, means, -float("inf"))

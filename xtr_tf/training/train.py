@@ -19,8 +19,9 @@ from xtr_tf.config.model import TokenizerConfig
 from xtr_tf.config.training import RunConfig
 from xtr_tf.errors import InputError
 from xtr_tf.model.encoder import Encoder
-from xtr_tf.model.folder import load_encoder, save_encoder
+from xtr_tf.model.folder import load_encoder, read_background, save_encoder
 from xtr_tf.model.tokenizer import Tokenizer
+from xtr_tf.training.background import piece_shares
 from xtr_tf.training.data.batches import MixedBatch, batch_dataset, taught_dataset
 from xtr_tf.training.data.sampling import TrainingData
 from xtr_tf.training.data.teacher_vectors import TaughtStream
@@ -111,7 +112,8 @@ def train(config: RunConfig, quiet: bool = False) -> Path:
     if best is not None and best.step != done:
         store.restore(best)
     if chief:
-        save_encoder(record.encoder, encoder, tokenizer, overwrite=True)
+        background = _background(config, data.examples, tokenizer)
+        save_encoder(record.encoder, encoder, tokenizer, overwrite=True, background=background)
     return record.encoder
 
 
@@ -143,6 +145,17 @@ def initial_encoder(config: RunConfig) -> tuple[Encoder, Tokenizer]:
         encoder = Encoder(wanted, seed=None)
         encoder.set_canonical_weights(weights)
     return encoder, tokenizer
+
+
+def _background(
+    config: RunConfig, examples: TrainingData | TokenizedData | None, tokenizer: Tokenizer
+) -> np.ndarray | None:
+    """How common pieces are: as the encoder that training began with knows, or else in the training texts."""
+    if config.training.initial_encoder:
+        known = read_background(config.training.initial_encoder, tokenizer.vocabulary_size)
+        if known is not None:
+            return known
+    return None if examples is None else piece_shares(examples, len(examples), tokenizer)
 
 
 class _Data(NamedTuple):

@@ -26,11 +26,18 @@ class EncodedQuery:
         vectors: `[tokens, dim]` float32; none for a query without text.
         pieces: `[tokens]` int32 ids of the vocabulary, or None where the encoder does not tell.
         words: The pieces as strings, empty where the encoder does not tell.
+        weights: `[tokens]` floats, what they count for; all the same if None.
     """
 
     vectors: np.ndarray
     pieces: np.ndarray | None = None
     words: tuple[str, ...] = ()
+    weights: np.ndarray | None = None
+
+    @property
+    def token_weights(self) -> np.ndarray:
+        """`[tokens]` floats."""
+        return np.ones(len(self.vectors)) if self.weights is None else self.weights
 
 
 class QueryEncoder:

@@ -131,6 +131,7 @@ def _documents(outputs: dict[str, np.ndarray]) -> list[dict[str, Any]]:
                 "retrieved": bool(outputs["retrieved"][0, rank, token]),
                 "start": int(outputs["starts"][0, rank, token]),
                 "limit": int(outputs["limits"][0, rank, token]),
+                "weight": round(float(outputs["weights"][0, token]), 2),
             }
             for token, piece in enumerate(pieces)
             if piece

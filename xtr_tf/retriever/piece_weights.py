@@ -1,0 +1,63 @@
+"""What query tokens count for, by how many documents have their pieces; looked up and computed in the graph.
+
+The formula is that of `xtr_tf.scoring.reference.idf_weights`, its NumPy twin. Knows nothing of text.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from xtr_tf.scoring.reference import BACKGROUND_SHARE
+
+
+class PieceStatistics(NamedTuple):
+    """Of pieces, in the shape that was asked for.
+
+    Attributes:
+        documents: int32, how many documents of the index have the piece.
+        background: float32, the share of background texts that have it; 0 where that is not known.
+    """
+
+    documents: tf.Tensor
+    background: tf.Tensor
+
+
+class PieceWeights(tf.Module):
+    """Knows how common pieces are.
+
+    Args:
+        frequencies: `[vocabulary]` integers, documents that have each piece.
+        num_documents: All documents.
+        background: `[vocabulary]` floats, the share of background texts that have it, or None.
+    """
+
+    def __init__(self, frequencies: np.ndarray, num_documents: int, background: np.ndarray | None) -> None:
+        super().__init__(name="piece_weights")
+        self.num_documents = num_documents
+        self.frequencies = tf.Variable(
+            np.asarray(frequencies, np.int32), trainable=False, name="piece_frequencies"
+        )
+        self.background: tf.Variable | None = None
+        if background is not None:
+            self.background = tf.Variable(
+                np.asarray(background, np.float32), trainable=False, name="piece_background"
+            )
+
+    def look_up(self, ids: tf.Tensor) -> PieceStatistics:
+        """Statistics of piece ids of any shape."""
+        documents = tf.gather(self.frequencies, ids)
+        if self.background is None:
+            return PieceStatistics(documents, tf.zeros(tf.shape(ids)))
+        return PieceStatistics(documents, tf.gather(self.background, ids))
+
+    def idf(self, ids: tf.Tensor) -> tf.Tensor:
+        """Weights of piece ids of any shape: positive float32."""
+        found = self.look_up(ids)
+        expected = tf.cast(found.documents, tf.float32)
+        if self.background is not None:
+            of_background = BACKGROUND_SHARE * self.num_documents * found.background
+            expected = (expected + of_background) / (1 + BACKGROUND_SHARE)
+        return tf.math.log1p((self.num_documents - expected + 0.5) / (expected + 0.5))
