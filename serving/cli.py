@@ -200,6 +200,15 @@ def query(
     top_k: Annotated[int | None, typer.Option(help="Documents to show.")] = None,
     k_prime: Annotated[int | None, typer.Option(help="Tokens that each query token retrieves.")] = None,
     language: Annotated[list[str] | None, typer.Option(help="Only documents in this language.")] = None,
+    filter_: Annotated[
+        str | None,
+        typer.Option("--filter", help="Conditions on fields, such as 'year>=2020;source=wiki|faq'."),
+    ] = None,
+    min_score: Annotated[float | None, typer.Option(help="Leave out documents that score less.")] = None,
+    rescore: Annotated[
+        int | None, typer.Option(help="Candidates to rank again by exact f_ColBERT; 0 for none.")
+    ] = None,
+    fields: Annotated[bool, typer.Option("--fields", help="Show the fields of documents.")] = False,
     token_weights: Annotated[
         str | None, typer.Option(help="What query tokens count for: none (all the same) or idf.")
     ] = None,
@@ -228,16 +237,25 @@ def query(
         credentials=_credentials(tls, tls_ca, tls_key, tls_cert),
         token=_read_token(token_file) if token_file else None,
     )
-    options = SearchOptions(k_prime=k_prime, top_k=top_k, languages=language, token_weights=token_weights)
+    options = SearchOptions(
+        k_prime=k_prime,
+        top_k=top_k,
+        languages=language,
+        rescore=rescore if not explain else None,
+        token_weights=token_weights,
+        filter=filter_,
+        min_score=min_score,
+    )
     with client:
         try:
-            # Only explanations come with texts.
-            results = client.search_batch(text, options, "explain" if explain or with_text else "search")
+            contents = (*(("texts",) if with_text else ()), *(("fields",) if fields else ()))
+            results = client.search_batch(text, options, "explain" if explain else "search", contents)
         except ClientError as error:
             raise InputError(
                 f"{error.message.rstrip('.')}. Received: {error.code.name} from {server}."
             ) from None
     shown = (("text",) if explain or with_text else ()) + (("matches",) if explain else ())
+    shown += ("fields",) if fields else ()
     if as_json:
         _print_json(results, shown)
     else:
@@ -266,7 +284,7 @@ def _print_json(results: list[SearchResult], shown: tuple[str, ...]) -> None:
         fields = dataclasses.asdict(result)
         for document in fields["documents"]:
             # What was not asked for is left out rather than empty.
-            for name in {"text", "matches"}.difference(shown):
+            for name in {"text", "matches", "fields"}.difference(shown):
                 del document[name]
         typer.echo(json.dumps(fields, ensure_ascii=False))
 
@@ -297,6 +315,8 @@ def _print_hit(console: Console, rank: int, hit: Hit, shown: tuple[str, ...]) ->
     if hit.language:
         line.append(f" {hit.language}", style="green")
     console.print(line)
+    if "fields" in shown and hit.fields:
+        console.print(Text(f"   {hit.fields}", style="dim"))
     if "text" in shown and "matches" not in shown:
         console.print(hit.text, markup=False)
     if "matches" in shown:

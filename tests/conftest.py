@@ -127,7 +127,12 @@ def tiny_corpus(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> T
     return TinyCorpus(
         encoder=encoder,
         tokenizer=tokenizer,
-        documents=[DocumentRecord.of(document) for document in documents],
+        documents=[
+            dataclasses.replace(
+                DocumentRecord.of(document), fields={"number": number, "group": f"g{number % 3}"}
+            )
+            for number, document in enumerate(documents)
+        ],
         vectors=encoder(ids).numpy()[encoder.mask(ids).numpy()],
         document_of_token=tokens.ids.value_rowids().numpy().astype(np.int32),
         pieces=tokens.ids.values.numpy(),
@@ -152,7 +157,7 @@ def tiny_retriever(tiny_corpus: TinyCorpus) -> Any:
         tiny_corpus.tokenizer,
         ExactSearcher(tiny_corpus.vectors),
         tiny_corpus.document_of_token,
-        DocumentTable(tiny_corpus.documents),
+        DocumentTable(tiny_corpus.documents, {"number": "int", "group": "keyword"}),
         TokenTable(tiny_corpus.pieces, tiny_corpus.spans),
         SearchDefaults(k_prime=100, top_k=5),
         PieceWeights(frequencies.of_vocabulary(1500), len(tiny_corpus.documents), None),

@@ -51,7 +51,12 @@ from tfx_pipeline.components.retrieval_evaluator import RetrievalEvaluator
 from tfx_pipeline.components.retriever_exporter import RetrieverExporter
 from tfx_pipeline.components.serving_validator import ServingValidator
 from tfx_pipeline.config import PipelineConfig, absolute, content_hash, settings_to_json
-from tfx_pipeline.data.example_gen import CorpusExecutor, RecordExecutor, TrainingExecutor
+from tfx_pipeline.data.example_gen import (
+    CorpusExecutor,
+    RecordExecutor,
+    TrainingExecutor,
+    declare_fields,
+)
 from tfx_pipeline.data.splits import SPLIT
 from xtr_tf.config.loading import to_mapping
 from xtr_tf.model.folder import MANIFEST_FILE
@@ -195,6 +200,8 @@ def _corpus_gen(config: PipelineConfig) -> Node:
         "input_config": example_gen_pb2.Input(splits=[split]),
         "output_config": example_gen_pb2.Output(split_config=example_gen_pb2.SplitConfig(splits=[whole])),
     }
+    if source.encoding.fields:
+        given["custom_config"] = declare_fields(source.encoding.fields)
     executor = RecordExecutor if source.format == "tfrecord" else CorpusExecutor
     return _example_gen(given, executor, "CorpusGen")
 

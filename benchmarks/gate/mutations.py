@@ -238,7 +238,7 @@ _MUTATIONS: Sequence[Mutation] = (
         "languages moved by one",
         _ALL,
         _HITS,
-        _variable("documents/language_of_document", lambda v: np.roll(v, 1)),
+        _variable("documents/language/codes", lambda v: np.roll(v, 1)),
     ),
     Mutation(
         "a token given to the next document", _ALL, _HITS, _variable("document_of_token", _next_document)

@@ -29,6 +29,7 @@ _CHANNEL_OPTIONS = (
     ("grpc.lb_policy_name", "round_robin"),
     ("grpc.dns_min_time_between_resolutions_ms", 10_000),
 )
+_OUTPUTS = ("document_ids", "scores", "titles", "languages")
 _FIRST_DELAY, _LONGEST_DELAY = 0.1, 2.0
 
 
@@ -45,6 +46,8 @@ class SearchOptions:
         languages: Only documents in one of these.
         rescore: Candidates to rank again by exact f_ColBERT, 0 for none; for an index that keeps vectors.
         token_weights: What query tokens count for: `none` (all the same) or `idf` (by how rare they are).
+        filter: Conditions on fields that documents must meet, such as `year>=2020;source=wiki|faq`.
+        min_score: Documents with a lower score are not returned.
     """
 
     k_prime: int | None = None
@@ -55,6 +58,8 @@ class SearchOptions:
     languages: Sequence[str] | None = None
     rescore: int | None = None
     token_weights: str | None = None
+    filter: str | None = None
+    min_score: float | None = None
 
     def inputs(self, queries: int = 1) -> dict[str, Value]:
         """Returns what is set, as a signature's inputs: the same value for each of so many queries.
@@ -62,8 +67,9 @@ class SearchOptions:
         Servers that join the requests of several callers want it written out.
         """
         given = {name: value for name, value in vars(self).items() if value is not None}
-        if "constant" in given:
-            given["constant"] = float(given["constant"])
+        for name in ("constant", "min_score"):
+            if name in given:
+                given[name] = float(given[name])
         if "languages" in given:
             given["languages"] = ",".join(given["languages"])
         return {name: [value] * queries for name, value in given.items()}
@@ -128,9 +134,11 @@ class BaseClient:
             self._channel = library.secure_channel(self.target, self._credentials, _CHANNEL_OPTIONS)
         self._calls = {method: self._channel.unary_unary(method) for method in (PREDICT, STATUS)}
 
-    def predict_request(self, signature: str, inputs: Mapping[str, Value]) -> bytes:
-        """Returns the message that runs a signature."""
-        request = MESSAGES["PredictRequest"]()
+    def predict_request(
+        self, signature: str, inputs: Mapping[str, Value], outputs: Sequence[str] = ()
+    ) -> bytes:
+        """Returns the message that runs a signature, for some of its outputs or for all."""
+        request = MESSAGES["PredictRequest"](output_filter=outputs)
         self._fill(request.model_spec)
         request.model_spec.signature_name = signature
         for name, value in inputs.items():
@@ -153,7 +161,11 @@ class BaseClient:
             spec.version_label = label
 
     def searches(
-        self, queries: Sequence[str], options: SearchOptions | None, signature: str | None
+        self,
+        queries: Sequence[str],
+        options: SearchOptions | None,
+        signature: str | None,
+        contents: Sequence[str] = (),
     ) -> Iterator[tuple[Sequence[str], bytes]]:
         """Yields the messages for some queries, as many as it takes."""
         options = options or SearchOptions()
@@ -161,7 +173,9 @@ class BaseClient:
         for start in range(0, len(queries), self._batch_size):
             part = queries[start : start + self._batch_size]
             inputs = {"query": list(part), **options.inputs(len(part))}
-            yield part, self.predict_request(signature, inputs)
+            # What is not asked for is not looked up, nor sent.
+            outputs = (*_OUTPUTS, *contents) if signature == "search" else ()
+            yield part, self.predict_request(signature, inputs, outputs)
 
     def _begin(self, method: str, data: bytes, deadline: float) -> Any:
         """Sends a message, with what is left of the call's time; returns the answer, or what awaits it."""
@@ -199,7 +213,11 @@ class Client(BaseClient):
         return self.search_batch([query], options)[0]
 
     def search_batch(
-        self, queries: Sequence[str], options: SearchOptions | None = None, signature: str | None = None
+        self,
+        queries: Sequence[str],
+        options: SearchOptions | None = None,
+        signature: str | None = None,
+        contents: Sequence[str] = (),
     ) -> list[SearchResult]:
         """Finds documents for many queries.
 
@@ -208,9 +226,10 @@ class Client(BaseClient):
             options: How.
             signature: `search` for titles and languages, `explain` for matches as well; by default
                 `serving_default`, the fastest, or `search` if there are options.
+            contents: What `search` should return besides, of what the model keeps: `texts`, `fields`.
         """
         results: list[SearchResult] = []
-        for part, data in self.searches(queries, options, signature):
+        for part, data in self.searches(queries, options, signature, contents):
             results += read_results(part, read_prediction(self._call(PREDICT, data)))
         return results
 
@@ -260,11 +279,15 @@ class AsyncClient(BaseClient):
         return (await self.search_batch([query], options))[0]
 
     async def search_batch(
-        self, queries: Sequence[str], options: SearchOptions | None = None, signature: str | None = None
+        self,
+        queries: Sequence[str],
+        options: SearchOptions | None = None,
+        signature: str | None = None,
+        contents: Sequence[str] = (),
     ) -> list[SearchResult]:
         """Finds documents for many queries; see `Client.search_batch`."""
         results: list[SearchResult] = []
-        for part, data in self.searches(queries, options, signature):
+        for part, data in self.searches(queries, options, signature, contents):
             results += read_results(part, read_prediction(await self._call(PREDICT, data)))
         return results
 

@@ -28,7 +28,7 @@ TensorShape: *dim 2 Dimension
 Tensor: dtype 1 int32, tensor_shape 2 TensorShape, tensor_content 4 bytes, *float_val 5 float, \
 *double_val 6 double, *int_val 7 int32, *string_val 8 bytes, *int64_val 10 int64, *bool_val 11 bool
 ModelSpec: name 1 string, version 2 Int64Value, version_label 4 string, signature_name 3 string
-PredictRequest: model_spec 1 ModelSpec, inputs 2 map.Tensor
+PredictRequest: model_spec 1 ModelSpec, inputs 2 map.Tensor, *output_filter 3 string
 PredictResponse: outputs 1 map.Tensor, model_spec 2 ModelSpec
 GetModelStatusRequest: model_spec 1 ModelSpec
 VersionStatus: version 1 int64, state 2 int32

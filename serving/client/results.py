@@ -54,13 +54,14 @@ class Match:
 
 @dataclasses.dataclass(frozen=True)
 class Hit:
-    """A document that was found; what the signature does not tell is empty."""
+    """A document that was found; what the signature does not tell is empty. Fields are JSON."""
 
     id: str
     score: float
     title: str = ""
     text: str = ""
     language: str = ""
+    fields: str = ""
     matches: tuple[Match, ...] = ()
 
 
@@ -128,6 +129,7 @@ def _hit(outputs: dict[str, Tensor], row: int, position: int) -> Hit:
         title=_text(outputs, "titles", position),
         text=_text(outputs, "texts", position),
         language=_text(outputs, "languages", position),
+        fields=_text(outputs, "fields", position),
         matches=_matches(outputs, row, position) if "query_pieces" in outputs else (),
     )
 

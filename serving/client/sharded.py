@@ -9,6 +9,7 @@ and NumPy (but no TensorFlow).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -34,8 +35,8 @@ _DEFAULTS: Mapping[str, Any] = {
     "top_k": 10,
     "imputation": "top_k_prime",
     "constant": 0.0,
-    "languages": (),
     "token_weights": "none",
+    "min_score": -math.inf,
 }
 
 
@@ -80,7 +81,9 @@ class ShardedClient:
         )
         given = {name: value for name, value in vars(options or SearchOptions()).items() if value is not None}
         chosen = {**_DEFAULTS, **given}
-        searched = SearchOptions(k_prime=chosen["k_prime"], leaves=chosen.get("leaves"))
+        searched = SearchOptions(
+            **{name: chosen.get(name) for name in ("k_prime", "leaves", "languages", "filter")}
+        )
         inputs = {"query": [query], **searched.inputs()}
         predictions = list(
             self._pool.map(lambda client: client.predict("search_tokens", inputs), self._clients)
@@ -167,16 +170,12 @@ def _rank(
     top_k: int,
     imputation: str,
     constant: float,
-    languages: Sequence[str],
     token_weights: str,
+    min_score: float,
 ) -> tuple[Hit, ...]:
     """f_XTR' over the best k' of all hits."""
     scores, documents = hits.best(k_prime)
     cutoffs = row_cutoffs(scores, documents >= 0)
-    if wanted := {language.encode() for language in languages if language}:
-        # One more at the end, where -1 finds it: what is no hit is not allowed either.
-        allowed = np.array([*(language in wanted for language in hits.languages), False])
-        documents = np.where(allowed[documents], documents, -1)
     maxima = maxima_of_hits(scores, documents, len(hits.ids))
     totals = xtr_scores(
         maxima,
@@ -195,5 +194,5 @@ def _rank(
             language=hits.languages[ordinal].decode(),
         )
         for ordinal, score in zip(ordinals, ranked, strict=True)
-        if ordinal >= 0
+        if ordinal >= 0 and score >= min_score
     )

@@ -74,7 +74,7 @@ def test_no_model(tmp_path):
 
 def test_verify(exact_export, tmp_path):
     printed = run("verify", exact_export)
-    assert "search 9" in printed
+    assert "search 11" in printed
     copy = shutil.copytree(exact_export, tmp_path / "1")
     reference = json.loads((copy / REFERENCE_FILE).read_text())
     reference["cases"] = reference["cases"][:1]

@@ -29,7 +29,7 @@ def test_a_good_model_passes_in_a_fresh_process(exact_export):
     report = gate.verify_model(exact_export)
     assert report.passed
     assert report.problems == []
-    assert report.cases["search"] == 9
+    assert report.cases["search"] == 11
     assert len(report.cases) == 9
     assert report.op_libraries == ["_sentencepiece_tokenizer.so"]
     assert 0 < report.load_seconds < 60

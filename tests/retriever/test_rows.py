@@ -21,6 +21,8 @@ REQUEST = {
     "imputation": ["top_k_prime", "none", "constant", "zero"],
     "constant": [0.0, 0.0, 0.4, 0.0],
     "languages": ["", "ja", "de,fr", ""],
+    "filter": ["", "", "language!=fr", "language=en|de"],
+    "min_score": [-1e30, -1e30, -1e30, 0.2],
 }
 
 
@@ -55,7 +57,7 @@ def test_rows_that_differ_get_what_they_would_get_alone(sessions, kind):
     vectors = session.run("encode_query", {"query": QUERIES})
     encoded = {"encodings": vectors["encodings"], "mask": vectors["mask"]}
     rescore = {} if kind == "scann" else {"rescore": [0, 9, 20, 0]}
-    hits = {name: REQUEST[name] for name in ("k_prime", "leaves")}
+    hits = {name: REQUEST[name] for name in ("k_prime", "leaves", "languages", "filter")}
     assert_as_alone(session, "search", {"query": QUERIES, **REQUEST, **rescore})
     assert_as_alone(session, "search_vectors", {**encoded, **REQUEST, **rescore})
     assert_as_alone(session, "search_tokens", {"query": QUERIES, **hits})

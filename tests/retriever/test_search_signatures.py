@@ -22,19 +22,21 @@ def encode(signatures, queries):
 
 
 def reference(corpus, vectors, k_prime, allowed=None):
-    """f_XTR' of one query, `{document ordinal: score}`."""
+    """f_XTR' of one query, `{document ordinal: score}`, in an index of the allowed documents only."""
+    kept = np.arange(len(corpus.vectors))
+    if allowed is not None:
+        kept = np.flatnonzero(np.isin(corpus.document_of_token, list(allowed)))
     similarities = vectors @ corpus.vectors.T
     total: dict[int, float] = {}
     missing_sum = 0.0
     for row in similarities:
-        hits = np.argsort(-row, kind="stable")[:k_prime]
+        hits = kept[np.argsort(-row[kept], kind="stable")[:k_prime]]
         missing = row[hits[-1]]
         missing_sum += missing
         best: dict[int, float] = {}
         for hit in hits:
             document = int(corpus.document_of_token[hit])
-            if allowed is None or document in allowed:
-                best[document] = max(best.get(document, -np.inf), row[hit])
+            best[document] = max(best.get(document, -np.inf), row[hit])
         for document, score in best.items():
             total[document] = total.get(document, 0.0) + score - missing
     return {document: (gain + missing_sum) / len(vectors) for document, gain in total.items()}

@@ -363,7 +363,7 @@ def retriever_base(tiny_corpus: Any, exact_export: Path, tmp_path_factory: pytes
             tiny_corpus.tokenizer,
             ExactSearcher(np.asarray(tiny_corpus.vectors)[kept]),
             tiny_corpus.document_of_token[kept] - first,
-            DocumentTable(tiny_corpus.documents[first:last]),
+            DocumentTable(tiny_corpus.documents[first:last], {"number": "int", "group": "keyword"}),
             TokenTable(tiny_corpus.pieces[kept], tiny_corpus.spans[kept]),
             SearchDefaults(k_prime=100, top_k=5),
             PieceWeights(

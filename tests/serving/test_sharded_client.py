@@ -24,6 +24,7 @@ OPTIONS = [
     SearchOptions(k_prime=10**5, top_k=10),  # everything: f_ColBERT
     SearchOptions(k_prime=100, top_k=10, languages=["de", "ja"]),
     SearchOptions(k_prime=100, top_k=10, languages=["xx"]),
+    SearchOptions(k_prime=50, top_k=10, filter="number>=12;group=g0|g2", min_score=0.1),
     SearchOptions(k_prime=50, top_k=10, token_weights="idf"),
     SearchOptions(k_prime=50, top_k=10, token_weights="idf", imputation="none"),
 ]

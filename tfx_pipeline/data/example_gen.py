@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -17,6 +17,7 @@ import apache_beam as beam
 import numpy as np
 import tensorflow as tf
 from apache_beam.io.filesystems import FileSystems
+from google.protobuf import any_pb2, struct_pb2
 from tfx.components.example_gen.base_example_gen_executor import BaseExampleGenExecutor
 from tfx.components.example_gen.import_example_gen.executor import Executor as ImportExecutor
 from tfx.proto import example_gen_pb2
@@ -30,7 +31,7 @@ from xtr_tf.collections.bad_records import BadRecords
 from xtr_tf.collections.document import Document
 from xtr_tf.config.training import SourceConfig
 
-FileReader = Callable[[str, str], Iterator[bytes]]
+FileReader = Callable[..., Iterator[bytes]]
 
 
 def split_reader(read_file: FileReader) -> beam.PTransform:
@@ -38,7 +39,7 @@ def split_reader(read_file: FileReader) -> beam.PTransform:
 
     Args:
         read_file: Gives the serialised examples of a file from its path relative to the input's
-            folder, and that folder.
+            folder, and that folder; and the fields that are declared, if any are.
     """
 
     @beam.ptransform_fn
@@ -50,14 +51,34 @@ def split_reader(read_file: FileReader) -> beam.PTransform:
         base = exec_properties["input_base"]
         (match,) = FileSystems.match([os.path.join(base, split_pattern)])  # noqa: PTH118
         files = [os.path.relpath(found.path, base) for found in match.metadata_list]
+        fields = declared_fields(exec_properties)
         return (
             pipeline
             | "Files" >> beam.Create(files)
             | "Spread" >> beam.Reshuffle()
-            | "Read" >> beam.FlatMap(read_file, base)
+            | "Read" >> beam.FlatMap(read_file, base, *([fields] if fields else []))
         )
 
     return read_split
+
+
+def declare_fields(fields: Mapping[str, str]) -> example_gen_pb2.CustomConfig:
+    """How declared fields reach the executor, which TFX gives nothing but properties."""
+    packed = any_pb2.Any()
+    content = struct_pb2.Struct()
+    content.update(dict(fields))
+    packed.Pack(content)
+    return example_gen_pb2.CustomConfig(custom_config=packed)
+
+
+def declared_fields(exec_properties: Mapping[str, Any]) -> dict[str, str]:
+    """The inverse of `declare_fields`."""
+    custom = example_gen_pb2.CustomConfig()
+    if exec_properties.get("custom_config"):
+        proto_utils.json_to_proto(exec_properties["custom_config"], custom)
+    content = struct_pb2.Struct()
+    custom.custom_config.Unpack(content)
+    return dict(content)
 
 
 DEFECT = "defect"
@@ -141,12 +162,12 @@ class CorpusExecutor(RecordingExecutor):
         return split_reader(read_corpus_file)
 
 
-def read_corpus_file(file: str, base: str) -> Iterator[bytes]:
-    """The documents of one file, `file` being relative to `base`."""
+def read_corpus_file(file: str, base: str, fields: Mapping[str, str] | None = None) -> Iterator[bytes]:
+    """The documents of one file, `file` being relative to `base`, with the fields that are declared."""
     from xtr_tf.collections.corpus import CorpusReader
 
     with local_files(base, [file]) as local:
-        reader = CorpusReader(local / file)
+        reader = CorpusReader(local / file, fields=fields)
         for document in reader:
             yield document_example(document)
         for reason, count in reader.skipped.items():
@@ -162,14 +183,21 @@ def document_example(document: Document) -> bytes:
         "text": document.text,
         "language": document.language,
     }
-    features = {
-        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.encode()]))
-        for name, value in values.items()
-        if value
-    }
+    features = {name: _feature(value) for name, value in values.items() if value}
+    features |= {name: _feature(value) for name, value in document.fields.items()}
     return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString(
         deterministic=True
     )
+
+
+def _feature(value: Any) -> tf.train.Feature:
+    """A text or several, or a number; true and false are 1 and 0."""
+    if isinstance(value, float):
+        return tf.train.Feature(float_list=tf.train.FloatList(value=[value]))
+    if isinstance(value, int):
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
+    texts = [value] if isinstance(value, str) else value
+    return tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode() for text in texts]))
 
 
 def parse_document(record: bytes) -> Document:

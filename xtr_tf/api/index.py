@@ -53,6 +53,8 @@ class Index:
         languages: str | Sequence[str] | None = None,
         rescore: int | None = None,
         token_weights: str | None = None,
+        filter: str | None = None,  # noqa: A002
+        min_score: float | None = None,
     ) -> Hits | list[Hits]:
         """Finds documents. Parameters that are not given are the index's own defaults.
 
@@ -69,6 +71,8 @@ class Index:
                 index that keeps vectors: `exact`, `core`, or `scann` with reordering.
             token_weights: What query tokens count for: `none` (all the same, the default), or `idf` (by how
                 few documents have them).
+            filter: Conditions on fields that documents must meet, such as `year>=2020;source=wiki|faq`.
+            min_score: Documents that score less are not returned.
 
         Returns:
             The documents found, the best first.
@@ -99,6 +103,8 @@ class Index:
         constant: float | None = None,
         languages: str | Sequence[str] | None = None,
         token_weights: str | None = None,
+        filter: str | None = None,  # noqa: A002
+        min_score: float | None = None,
     ) -> Explanation | list[Explanation]:
         """Finds documents and says why: which of their tokens answered which tokens of the query.
 
@@ -111,6 +117,8 @@ class Index:
             constant: As for `search`.
             languages: As for `search`.
             token_weights: As for `search`.
+            filter: As for `search`.
+            min_score: As for `search`.
 
         Returns:
             The documents with their token alignments; in a notebook, coloured tables.

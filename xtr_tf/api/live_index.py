@@ -93,7 +93,8 @@ class LiveIndex(Index):
         """
         before = self._next_id
         try:
-            corpus = open_documents(documents, language or self._vectors.manifest.language, self.new_id)
+            manifest = self._vectors.manifest
+            corpus = open_documents(documents, language or manifest.language, self.new_id, manifest.fields)
             with shown(quiet=not progress):
                 self._refresh(add=corpus)
         except BaseException:
@@ -133,6 +134,7 @@ class LiveIndex(Index):
         constant: float = SearchDefaults.constant,
         rescore: int = SearchDefaults.rescore,
         token_weights: str = SearchDefaults.token_weights,
+        min_score: float = SearchDefaults.min_score,
         keep_text: bool = True,
         keep_spans: bool = True,
         queries: Sequence[str] | None = None,
@@ -152,6 +154,7 @@ class LiveIndex(Index):
             constant: The same.
             rescore: The same.
             token_weights: The same.
+            min_score: The same.
             keep_text: Whether the version carries the texts.
             keep_spans: Whether it carries pieces and places of tokens, 12 bytes each, for explanations.
             queries: Texts for warm-up requests and reference answers; titles of the documents if not given.
@@ -176,6 +179,7 @@ class LiveIndex(Index):
             constant=constant,
             rescore=rescore,
             token_weights=token_weights,
+            min_score=min_score,
         )
         with shown(quiet=not progress), track("export"):
             assembly = self._assemble(self._vectors, self._index, defaults, keep_text, keep_spans)

@@ -6,7 +6,7 @@ A thin layer: every method calls what the command of the same name calls.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -83,6 +83,7 @@ class Model:
         skip_pieces: Iterable[str] = (),
         min_norm: float = EncodingConfig.min_norm,
         max_tokens: int = EncodingConfig.max_tokens,
+        fields: Mapping[str, str] | None = None,
         num_leaves: int = IndexConfig.num_leaves,
         num_leaves_to_search: int = IndexConfig.num_leaves_to_search,
         sample_size: int = IndexConfig.sample_size,
@@ -116,6 +117,8 @@ class Model:
             skip_pieces: Leaves out these pieces, written as in the vocabulary (`▁the`).
             min_norm: Leaves out tokens whose projection, before it is normalised, is shorter.
             max_tokens: Keeps only the first so many tokens of a document; 0 keeps all.
+            fields: Names and types (`keyword`, `keywords`, `int`, `float`, `bool`) of what documents have
+                besides, for filters and hits; none by default.
             num_leaves: k-means leaves of `scann` and `core`; 0 takes 4 times the root of the tokens.
             num_leaves_to_search: Leaves that a search looks into; 0 lets it follow from their number and k'.
             sample_size: Tokens that leaves and codebooks are trained on; 0 takes 64 per leaf.
@@ -150,6 +153,7 @@ class Model:
             skip_pieces=tuple(skip_pieces),
             min_norm=min_norm,
             max_tokens=max_tokens,
+            fields=fields or {},
         )
         config = IndexConfig(
             kind=kind,
@@ -165,7 +169,7 @@ class Model:
             num_shards=num_shards,
             parallel_searches=parallel_searches,
         )
-        corpus = open_documents(documents, language)
+        corpus = open_documents(documents, language, fields=encoding.fields)
         work = tempfile.TemporaryDirectory(prefix="xtr_tf-")
         with shown(quiet=not progress):
             built = build_parts(

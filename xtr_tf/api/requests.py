@@ -6,6 +6,7 @@ Knows arrays by their signature's names, and nothing of where they come from.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypedDict
 
@@ -29,6 +30,8 @@ class ExplanationParameters(TypedDict, total=False):
     constant: float | None
     languages: str | Sequence[str] | None
     token_weights: str | None
+    filter: str | None
+    min_score: float | None
 
 
 class Parameters(ExplanationParameters, total=False):
@@ -121,6 +124,7 @@ def _hit(answer: Answer, place: int) -> Hit:
         score=float(answer["scores"][place]),
         title=_decode(answer["titles"][place]),
         text=_decode(answer["texts"][place]) if "texts" in answer else "",
+        fields=json.loads(answer["fields"][place]) if "fields" in answer else {},
         language=_decode(answer["languages"][place]),
     )
 

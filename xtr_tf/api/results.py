@@ -23,6 +23,7 @@ class Hit:
         title: Its title, empty without one.
         text: Its text, empty where the index keeps none.
         language: Its language, `und` if not known.
+        fields: Values of its fields, by name.
     """
 
     id: str
@@ -30,6 +31,7 @@ class Hit:
     title: str = ""
     text: str = ""
     language: str = "und"
+    fields: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -46,6 +46,7 @@ def build(
     skip_pieces: options.SkipPieces = None,
     min_norm: options.MinNorm = 0.0,
     max_tokens: options.MaxTokens = 0,
+    field: options.Field = None,
     kind: options.Kind = "auto",
     num_leaves: options.NumLeaves = 0,
     num_leaves_to_search: options.NumLeavesToSearch = 0,
@@ -66,6 +67,7 @@ def build(
     constant: options.Constant = 0.0,
     rescore: options.Rescore = 0,
     token_weights: options.TokenWeights = "none",
+    min_score: options.MinScore = -1e30,
     keep_spans: options.KeepSpans = True,
     quiet: Quiet = False,
 ) -> None:
@@ -73,9 +75,14 @@ def build(
     import shutil
 
     from xtr_tf.api.loading import find_encoder
+    from xtr_tf.collections.fields import parse_declarations
     from xtr_tf.config.retrieval import EncodingConfig, IndexConfig, SearchDefaults
 
-    arguments = {**locals(), "skip_pieces": options.lines(skip_pieces)}
+    arguments = {
+        **locals(),
+        "skip_pieces": options.lines(skip_pieces),
+        "fields": parse_declarations(field or []),
+    }
     encoding = options.chosen(EncodingConfig, arguments, dtype="vectors_dtype")
     indexing = options.chosen(IndexConfig, arguments, dtype="index_dtype")
     defaults = options.chosen(SearchDefaults, arguments)

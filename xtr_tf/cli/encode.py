@@ -38,14 +38,19 @@ def encode(
     skip_pieces: options.SkipPieces = None,
     min_norm: options.MinNorm = 0.0,
     max_tokens: options.MaxTokens = 0,
+    field: options.Field = None,
     quiet: Quiet = False,
 ) -> None:
     """Encode a corpus into token vectors; run again to continue after an interruption."""
+    from xtr_tf.collections.fields import parse_declarations
     from xtr_tf.config.retrieval import EncodingConfig
     from xtr_tf.progress import shown
     from xtr_tf.vectors.encode import encode_corpus
 
-    config = options.chosen(EncodingConfig, {**locals(), "skip_pieces": options.lines(skip_pieces)})
+    config = options.chosen(
+        EncodingConfig,
+        {**locals(), "skip_pieces": options.lines(skip_pieces), "fields": parse_declarations(field or [])},
+    )
     with shown(quiet=quiet):
         report = encode_corpus(
             corpus,

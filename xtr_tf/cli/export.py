@@ -27,6 +27,7 @@ def export(
     constant: options.Constant = 0.0,
     rescore: options.Rescore = 0,
     token_weights: options.TokenWeights = "none",
+    min_score: options.MinScore = -1e30,
     keep_text: Annotated[bool, typer.Option(help="Carry texts, to show with results.")] = True,
     keep_spans: options.KeepSpans = True,
 ) -> None:

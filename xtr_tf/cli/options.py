@@ -37,6 +37,10 @@ MinNorm = Annotated[
     float, typer.Option(help="Leave out tokens whose vector is shorter before it is normalised.")
 ]
 MaxTokens = Annotated[int, typer.Option(help="Keep the first so many tokens of a document; 0: all.")]
+Field = Annotated[
+    list[str] | None,
+    typer.Option(help="A field to keep, name:type (keyword, keywords, int, float, bool); may be repeated."),
+]
 
 # Indexing.
 Kind = Annotated[
@@ -72,6 +76,9 @@ TopK = Annotated[int, typer.Option(help="Default number of documents returned.")
 Leaves = Annotated[int, typer.Option(help="Default number of leaves to search; 0 for the rule.")]
 Imputation = Annotated[str, typer.Option(help="Default imputation.")]
 Constant = Annotated[float, typer.Option(help="What is imputed by default under the imputation `constant`.")]
+MinScore = Annotated[
+    float, typer.Option(help="Documents that score less are not returned by default.", show_default=False)
+]
 TokenWeights = Annotated[
     str, typer.Option(help="What query tokens count for by default: none (all the same) or idf.")
 ]

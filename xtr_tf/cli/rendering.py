@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,19 +18,23 @@ _IMPUTED = "dim"
 _SPACE_MARK = "▁"
 
 
-def ranking_table(answer: Answer, query: int) -> Table:
+def ranking_table(answer: Answer, query: int, with_fields: bool = False) -> Table:
     """Returns the documents found for one query of a batch, as a table."""
+    with_fields = with_fields and "fields" in answer
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("", justify="right", style="dim")
     table.add_column("score", justify="right")
     table.add_column("document", style="cyan", overflow="fold")
     table.add_column("language")
     table.add_column("title", overflow="fold", ratio=1)
+    if with_fields:
+        table.add_column("fields", overflow="fold", ratio=1)
+    names = ("document_ids", "languages", "titles", *(("fields",) if with_fields else ()))
     for place in found_places(answer, query):
         table.add_row(
             str(place + 1),
             f"{answer['scores'][query, place]:.4f}",
-            *(Text(_decode(answer[name][query, place])) for name in ("document_ids", "languages", "titles")),
+            *(Text(_decode(answer[name][query, place])) for name in names),
         )
     return table
 
@@ -85,6 +90,7 @@ def to_records(answer: Answer, query: int) -> list[dict[str, Any]]:
             "id": _decode(answer["document_ids"][query, place]),
             "title": _decode(answer["titles"][query, place]),
             "language": _decode(answer["languages"][query, place]),
+            **({"fields": json.loads(answer["fields"][query, place])} if "fields" in answer else {}),
         }
         for place in found_places(answer, query)
     ]

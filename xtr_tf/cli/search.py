@@ -37,6 +37,12 @@ def search(
     rescore: Annotated[
         int | None, typer.Option(help="Candidates to rank again by exact f_ColBERT; 0 for none.")
     ] = None,
+    filter_: Annotated[
+        str | None,
+        typer.Option("--filter", help="Conditions on fields, such as 'year>=2020;source=wiki|faq'."),
+    ] = None,
+    min_score: Annotated[float | None, typer.Option(help="Leave out documents that score less.")] = None,
+    fields: Annotated[bool, typer.Option("--fields", help="Show the fields of documents.")] = False,
     token_weights: Annotated[
         str | None, typer.Option(help="What query tokens count for: none (all the same) or idf.")
     ] = None,
@@ -61,6 +67,8 @@ def search(
         "constant": constant,
         "rescore": rescore,
         "token_weights": token_weights,
+        "filter": filter_,
+        "min_score": min_score,
     }
     inputs: dict[str, Any] = {name: [value] for name, value in given.items() if value is not None}
     inputs |= {"query": [query], "languages": [",".join(languages or [])]}
@@ -75,7 +83,7 @@ def search(
         typer.echo(json.dumps(rendering.to_records(answer, 0), ensure_ascii=False, indent=1))
         return
     console = Console()
-    console.print(rendering.ranking_table(answer, 0))
+    console.print(rendering.ranking_table(answer, 0, fields))
     if explain:
         _print_explanations(console, answer)
     console.print(

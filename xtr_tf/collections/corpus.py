@@ -6,6 +6,7 @@ Knows nothing of encoding.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
@@ -15,6 +16,7 @@ from typing import Any, Protocol
 from xtr_tf.collections.bad_records import OnBadRecord, ignore
 from xtr_tf.collections.compression import COMPRESSIONS, find_file, uncompressed_suffix
 from xtr_tf.collections.document import UNKNOWN_LANGUAGE, Document, id_field
+from xtr_tf.collections.fields import Fields, check_fields, read_fields
 from xtr_tf.collections.records import READERS, SELF_COMPRESSED
 from xtr_tf.errors import InputError
 
@@ -60,6 +62,7 @@ class CorpusReader:
         path: The file or folder.
         language: Language of documents that do not name one.
         on_bad: Told of records that are left out.
+        fields: Names and types of the fields that documents have besides their own; others are passed over.
 
     Attributes:
         files: What is read, in order.
@@ -67,12 +70,17 @@ class CorpusReader:
         first_skipped: Where the first one of each reason stands, such as `corpus.jsonl:17`.
 
     Raises:
-        InputError: When made, if there is nothing to read; while iterating, if a file is damaged,
-            or changes before the end of the iteration; at the end, if there were no documents.
+        InputError: When made, if there is nothing to read or a field cannot be declared; while iterating,
+            if a file is damaged, a declared field has a value of another type, or a file changes before the
+            end of the iteration; at the end, if there were no documents.
     """
 
     def __init__(
-        self, path: str | Path, language: str = UNKNOWN_LANGUAGE, on_bad: OnBadRecord = ignore
+        self,
+        path: str | Path,
+        language: str = UNKNOWN_LANGUAGE,
+        on_bad: OnBadRecord = ignore,
+        fields: Fields | None = None,
     ) -> None:
         self.files = _find_files(Path(path))
         self.skipped: Counter[str] = Counter()
@@ -80,6 +88,8 @@ class CorpusReader:
         self._language = language
         self._path = path
         self._on_bad = on_bad
+        self._fields = dict(fields or {})
+        check_fields(self._fields)
         self._only: Container[str] | None = None
 
     def only(self, ids: Container[str]) -> CorpusReader:
@@ -94,9 +104,11 @@ class CorpusReader:
         seen: set[bytes] = set()
         before = [_state(file) for file in self.files]
         for file in self.files:
-            for number, fields in READERS[uncompressed_suffix(file)](file, self._skip):
+            for number, fields in READERS[uncompressed_suffix(file)](file, self._skip, self._fields):
                 try:
                     document = self._document(fields, seen)
+                except InputError as error:
+                    raise InputError(f"{file.name}, line {number}: {error}") from None
                 except ValueError as error:
                     self._skip(file, number, str(error))
                     continue
@@ -112,7 +124,7 @@ class CorpusReader:
     def records(self) -> Iterator[Mapping[str, Any]]:
         """The records of all files as they stand, whether they are documents or not."""
         for file in self.files:
-            for _, fields in READERS[uncompressed_suffix(file)](file, ignore):
+            for _, fields in READERS[uncompressed_suffix(file)](file, ignore, self._fields):
                 yield fields
 
     def _document(self, fields: Mapping[str, Any], seen: set[bytes]) -> Document | None:
@@ -127,7 +139,9 @@ class CorpusReader:
         if key in seen:
             raise ValueError("duplicate id")
         seen.add(key)
-        return document
+        if not self._fields:
+            return document
+        return dataclasses.replace(document, fields=read_fields(fields, self._fields))
 
     def _skip(self, file: Path, number: int, reason: str) -> None:
         self.skipped[reason] += 1

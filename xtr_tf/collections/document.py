@@ -28,12 +28,14 @@ class Document:
         text: The body. Empty in a document read back from a directory that keeps no texts.
         title: May be empty.
         language: BCP 47 code; `und` if not known.
+        fields: Values of the fields that its corpus declares (`fields.py`), by name.
     """
 
     id: str
     text: str
     title: str = ""
     language: str = UNKNOWN_LANGUAGE
+    fields: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], language: str = UNKNOWN_LANGUAGE) -> Document:
@@ -102,6 +104,7 @@ class DocumentRecord:
         language: As in the corpus.
         content_hash: Of the text that was encoded.
         text: The body for display, or None where texts are not kept.
+        fields: Values of declared fields, by name.
     """
 
     id: str
@@ -109,11 +112,19 @@ class DocumentRecord:
     language: str
     content_hash: str
     text: str | None = None
+    fields: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
 
     @classmethod
     def of(cls, document: Document) -> DocumentRecord:
         """The record of `document`."""
-        return cls(document.id, document.title, document.language, document.content_hash, document.text)
+        return cls(
+            document.id,
+            document.title,
+            document.language,
+            document.content_hash,
+            document.text,
+            document.fields,
+        )
 
     @property
     def full_text(self) -> str:
@@ -123,7 +134,7 @@ class DocumentRecord:
 
     def to_json(self) -> str:
         """One line, without its end."""
-        fields = {key: value for key, value in dataclasses.asdict(self).items() if value is not None}
+        fields = {key: value for key, value in dataclasses.asdict(self).items() if value not in (None, {})}
         return json.dumps(fields, ensure_ascii=False)
 
     @classmethod

@@ -6,6 +6,7 @@ Knows nothing of files, and of tables only how their rows are had.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from xtr_tf.collections.corpus import Corpus, CorpusReader
 from xtr_tf.collections.document import UNKNOWN_LANGUAGE, Document
+from xtr_tf.collections.fields import Fields, check_fields, read_fields
 from xtr_tf.errors import InputError
 
 #: What can be indexed: a corpus' path, or documents as strings, mappings, `Document`s, or a data frame.
@@ -23,6 +25,7 @@ def open_documents(
     documents: Documents,
     language: str = UNKNOWN_LANGUAGE,
     new_id: Callable[[], str] | None = None,
+    fields: Fields | None = None,
 ) -> Corpus:
     """Makes a corpus of whatever a user calls documents.
 
@@ -31,6 +34,7 @@ def open_documents(
             `Document.from_fields`, or `Document`s, in any iterable; or a data frame of pandas or polars.
         language: Of documents that do not name one.
         new_id: Gives an id to a document that has none; by default its position.
+        fields: Names and types of the fields that documents have besides their own.
 
     Raises:
         InputError: It is none of these. What is wrong with a single document is told when it is read.
@@ -41,12 +45,12 @@ def open_documents(
                 "A single string is the path of a corpus; give texts as a list. "
                 f"Received: {documents!r:.60}, which does not exist."
             )
-        return CorpusReader(documents, language)
+        return CorpusReader(documents, language, fields=fields)
     if isinstance(documents, Mapping | Document | bytes):
         raise InputError(
             f"Documents are given in a list, also a single one. Received: {type(documents).__name__}."
         )
-    return GivenDocuments(_rows(documents), language, new_id)
+    return GivenDocuments(_rows(documents), language, new_id, fields)
 
 
 class GivenDocuments:
@@ -56,6 +60,7 @@ class GivenDocuments:
         values: Strings, mappings or `Document`s.
         language: Of documents that do not name one.
         new_id: Gives an id to a document that has none; by default its position.
+        fields: Names and types of the fields that documents have besides their own.
 
     Attributes:
         skipped: Always empty, as `first_skipped` is; nothing is left out here.
@@ -71,13 +76,19 @@ class GivenDocuments:
     """
 
     def __init__(
-        self, values: Iterable[Any], language: str = UNKNOWN_LANGUAGE, new_id: Callable[[], str] | None = None
+        self,
+        values: Iterable[Any],
+        language: str = UNKNOWN_LANGUAGE,
+        new_id: Callable[[], str] | None = None,
+        fields: Fields | None = None,
     ) -> None:
+        check_fields(fields or {})
         self.skipped: dict[str, int] = {}
         self.first_skipped: dict[str, str] = {}
         self._values = values
         self._language = language
         self._new_id = new_id
+        self._fields = dict(fields or {})
 
     def __iter__(self) -> Iterator[Document]:
         seen: set[str] = set()
@@ -96,7 +107,7 @@ class GivenDocuments:
 
     def _document(self, value: Any, position: int, seen: set[str]) -> Document:
         if isinstance(value, Document):
-            value = vars(value)
+            value = {**value.fields, **vars(value)}
         fields = {"text": value} if isinstance(value, str) else value
         if not isinstance(fields, Mapping):
             raise InputError(
@@ -111,10 +122,15 @@ class GivenDocuments:
                 f"A document cannot be used ({reason}); give it a `text`, or leave it out. "
                 f"Received: {value!r:.60} at position {position}."
             ) from None
+        if self._fields:
+            try:
+                document = dataclasses.replace(document, fields=read_fields(fields, self._fields))
+            except InputError as error:
+                raise InputError(f"The document at position {position}: {error}") from None
         if document.id:
             return document
         identifier = self._new_id() if self._new_id else str(position)
-        return Document(identifier, document.text, document.title, document.language)
+        return dataclasses.replace(document, id=identifier)
 
 
 def _rows(documents: Any) -> Iterable[Any]:

@@ -14,16 +14,22 @@ from typing import Any
 from xtr_tf.collections.bad_records import OnBadRecord
 from xtr_tf.collections.compression import damaged, import_pyarrow
 from xtr_tf.collections.document import ID_FIELDS, LANGUAGE_FIELDS, TEXT_FIELDS, TITLE_FIELDS
+from xtr_tf.collections.fields import METADATA
 from xtr_tf.collections.lines import read_objects, split_lines
 
-_FIELDS = frozenset({*ID_FIELDS, *TEXT_FIELDS, *TITLE_FIELDS, *LANGUAGE_FIELDS})
+_FIELDS = frozenset({*ID_FIELDS, *TEXT_FIELDS, *TITLE_FIELDS, *LANGUAGE_FIELDS, METADATA})
 _PARQUET_BATCH = 1024
 
 #: The numbers of a file's records, from 1 (of text files those of their lines), and the records.
 Records = Iterator[tuple[int, Mapping[str, Any]]]
 
 
-def read_tsv(path: Path, on_bad: OnBadRecord) -> Records:
+def read_jsonl(path: Path, on_bad: OnBadRecord, fields: Mapping[str, str] | None = None) -> Records:
+    """One JSON object per line."""
+    return read_objects(path, on_bad)
+
+
+def read_tsv(path: Path, on_bad: OnBadRecord, fields: Mapping[str, str] | None = None) -> Records:
     """Columns between tabs, never quoted.
 
     A first line that names an id and a text says what the columns are. Without one, two
@@ -44,15 +50,15 @@ def read_tsv(path: Path, on_bad: OnBadRecord) -> Records:
         is_first = False
 
 
-def read_parquet(path: Path, on_bad: OnBadRecord) -> Records:
-    """One row per document; columns other than a document's fields are never read."""
+def read_parquet(path: Path, on_bad: OnBadRecord, fields: Mapping[str, str] | None = None) -> Records:
+    """One row per document; columns other than a document's own and the declared ones are never read."""
     pa = import_pyarrow(path)
     from pyarrow import parquet
 
     number = 0
     try:
         with parquet.ParquetFile(path) as file:
-            columns = [name for name in file.schema_arrow.names if name in _FIELDS]
+            columns = [name for name in file.schema_arrow.names if name in _FIELDS or name in (fields or {})]
             for batch in file.iter_batches(_PARQUET_BATCH, columns=columns):
                 for row in _rows(batch):
                     number += 1
@@ -76,11 +82,12 @@ def _rows(batch: Any) -> Iterator[Mapping[str, Any] | None]:
                 yield None
 
 
-def read_tfrecord(path: Path, on_bad: OnBadRecord) -> Records:
-    """`tf.train.Example`s with bytes (or, for ids, int64) features of a document's names."""
+def read_tfrecord(path: Path, on_bad: OnBadRecord, fields: Mapping[str, str] | None = None) -> Records:
+    """`tf.train.Example`s with bytes (or, for ids, int64) features of a document's names, and declared."""
     import tensorflow as tf
     from google.protobuf.message import DecodeError
 
+    wanted = fields or {}
     compression = "GZIP" if path.suffix == ".gz" else ""
     records = tf.data.TFRecordDataset(str(path), compression_type=compression)
     try:
@@ -88,13 +95,16 @@ def read_tfrecord(path: Path, on_bad: OnBadRecord) -> Records:
             example = tf.train.Example()
             try:
                 example.ParseFromString(serialized)
-                fields = {name: _feature(feature) for name, feature in example.features.feature.items()}
+                record = {
+                    name: _values(feature, wanted[name]) if name in wanted else _feature(feature)
+                    for name, feature in example.features.feature.items()
+                }
             except UnicodeDecodeError:
                 on_bad(path, number, "invalid UTF-8")
             except DecodeError:
                 on_bad(path, number, "not a tf.train.Example")
             else:
-                yield number, fields
+                yield number, record
     except tf.errors.DataLossError as error:
         raise damaged(path, error) from error
 
@@ -108,10 +118,22 @@ def _feature(feature: Any) -> Any:
     return None
 
 
-#: By the suffix that is left without a compression's.
-READERS: Mapping[str, Callable[[Path, OnBadRecord], Records]] = {
-    ".jsonl": read_objects,
-    ".json": read_objects,
+def _values(feature: Any, kind: str) -> Any:
+    """The value of a declared field: a list for `keywords`; None of an empty or repeated feature else."""
+    values = [
+        *(value.decode() for value in feature.bytes_list.value),
+        *feature.int64_list.value,
+        *feature.float_list.value,
+    ]
+    if kind == "keywords":
+        return values or None
+    return values[0] if len(values) == 1 else None
+
+
+#: By the suffix that is left without a compression's: a file's records, given the fields that are declared.
+READERS: Mapping[str, Callable[[Path, OnBadRecord, Mapping[str, str] | None], Records]] = {
+    ".jsonl": read_jsonl,
+    ".json": read_jsonl,
     ".tsv": read_tsv,
     ".parquet": read_parquet,
     ".tfrecord": read_tfrecord,

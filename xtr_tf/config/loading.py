@@ -165,6 +165,13 @@ def _convert(hint: Any, value: Any, base: Any, key: str) -> Any:
         if value not in arguments:
             raise InputError(f"`{key}` must be one of {', '.join(map(str, arguments))}. Received: {value!r}.")
         return value
+    if origin is Mapping:
+        if not isinstance(value, Mapping):
+            raise InputError(f"`{key}` is a section of keys and values. Received: {_kind(value)}.")
+        return {
+            _convert(arguments[0], name, None, key): _convert(arguments[1], item, None, f"{key}.{name}")
+            for name, item in value.items()
+        }
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise InputError(f"`{key}` must be a list. Received: {_kind(value)}.")

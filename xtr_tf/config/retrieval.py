@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+from xtr_tf.collections.fields import check_fields
 from xtr_tf.errors import require
 
 #: How a query token counts for a document of which it retrieved nothing: with its cut-off score m_i,
@@ -41,6 +42,8 @@ class EncodingConfig:
         skip_pieces: Leaves out these pieces, written as in the vocabulary (`▁the`).
         min_norm: Leaves out tokens whose projection, before it is normalised, is shorter.
         max_tokens: Keeps only the first so many tokens of a document; 0 keeps all.
+        fields: Names and types (`keyword`, `keywords`, `int`, `float`, `bool`) of what documents have besides
+            title, text and language; kept with the vectors, for filters and answers.
     """
 
     passage_length: int = 0
@@ -52,8 +55,10 @@ class EncodingConfig:
     skip_pieces: tuple[str, ...] = ()
     min_norm: float = 0.0
     max_tokens: int = 0
+    fields: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
+        check_fields(self.fields)
         require(
             self.dtype in VECTOR_DTYPES,
             f"Token vectors are stored as {' or '.join(VECTOR_DTYPES)}.",
@@ -87,7 +92,7 @@ class EncodingConfig:
     def vector_settings(self) -> dict[str, Any]:
         """What, besides the encoder, decides which vectors a document gets and how they are stored."""
         settings = dataclasses.asdict(self)
-        del settings["keep_text"], settings["batch_tokens"]
+        del settings["keep_text"], settings["batch_tokens"], settings["fields"]
         settings["skip_pieces"] = sorted(set(self.skip_pieces))
         return settings
 
@@ -162,6 +167,10 @@ class IndexConfig:
 MAX_TOP_K = 10_000
 
 
+#: Lower than any score, and a number that JSON can write.
+NO_MIN_SCORE = -1e30
+
+
 @dataclasses.dataclass(frozen=True)
 class SearchDefaults:
     """Parameters of `serving_default`, and of `search` for inputs that a request leaves out.
@@ -177,6 +186,7 @@ class SearchDefaults:
             keeps vectors (`exact`, `core`, or `scann` with reordering).
         token_weights: What a query token counts for, one of `TOKEN_WEIGHTS`; `idf` needs an index that was
             built with the pieces of its tokens, as `xtr-tf index` does.
+        min_score: Documents with a lower score are not returned.
     """
 
     k_prime: int = 1_000
@@ -186,6 +196,7 @@ class SearchDefaults:
     constant: float = 0.0
     rescore: int = 0
     token_weights: str = "none"
+    min_score: float = NO_MIN_SCORE
 
     def __post_init__(self) -> None:
         require(self.k_prime >= 1, "`k_prime` must be at least 1.", self.k_prime)
@@ -207,3 +218,4 @@ class SearchDefaults:
             f"`token_weights` must be one of {', '.join(TOKEN_WEIGHTS)}.",
             self.token_weights,
         )
+        require(math.isfinite(self.min_score), "`min_score` must be a finite number.", self.min_score)

@@ -155,4 +155,6 @@ def _config_of(base: TokenVectors) -> EncodingConfig:
     """The configuration that gives new vectors the base's settings."""
     settings = dict(base.manifest.settings)
     settings["skip_pieces"] = tuple(settings.get("skip_pieces", ()))
-    return EncodingConfig(**settings, keep_text=next(base.documents()).text is not None)
+    return EncodingConfig(
+        **settings, keep_text=next(base.documents()).text is not None, fields=base.manifest.fields
+    )

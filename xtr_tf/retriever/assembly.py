@@ -93,13 +93,14 @@ def assemble(
     records = [
         record if keep_texts else dataclasses.replace(record, text=None) for record in corpus.documents()
     ]
+    table = DocumentTable(records, corpus.manifest.fields)
     defaults = defaults or SearchDefaults()
     retriever = Retriever(
         encoder,
         tokenizer,
         searcher_from_index(index),
         index.document_of_token,
-        DocumentTable(records),
+        table,
         TokenTable(corpus.pieces, corpus.spans) if keep_spans else None,
         defaults,
         _piece_weights(index, Path(manifest.tokenizer.model).parent, tokenizer.vocabulary_size),
@@ -107,7 +108,11 @@ def assemble(
     card = ModelCard(
         encoder={"fingerprint": manifest.fingerprint, **dataclasses.asdict(manifest.encoder)},
         tokenizer={"fingerprint": tokenizer.fingerprint, **_without_path(manifest.tokenizer)},
-        corpus=_describe_corpus(records, corpus),
+        corpus={
+            **_describe_corpus(records, corpus),
+            "fields": dict(corpus.manifest.fields),
+            "field_bytes_per_document": round(table.field_bytes / len(records), 1),
+        },
         index={"num_tokens": index.num_tokens, "bytes": index.num_bytes, **stored_config(index.config)},
         defaults=dataclasses.asdict(defaults),
         metrics=dict(metrics or {}),

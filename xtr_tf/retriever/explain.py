@@ -30,8 +30,8 @@ def explain_signature(retriever: Retriever) -> dict[str, Any]:
 def _explain(retriever: Retriever, query: tf.Tensor, request: SearchRequest) -> dict[str, tf.Tensor]:
     ids = require_text(retriever.query_ids(query), "query")
     queries = retriever.weigh(retriever.encode(ids), ids, request.token_weights)
-    hits = retriever.find_tokens(queries, request.k_prime, request.leaves)
-    ranked = retriever.rank(hits, queries, request)
+    hits = retriever.find_tokens(queries, request)
+    ranked = retriever.rank(hits, queries, request).above(request.min_score)
     missing = retriever.missing_similarities(hits, queries, request)
     alignment = align(hits, missing, queries.mask, retriever.document_of_token, ranked.ordinals)
     unknown = tf.fill(tf.shape(alignment.tokens), -1)
@@ -41,6 +41,7 @@ def _explain(retriever: Retriever, query: tf.Tensor, request: SearchRequest) -> 
     return {
         "scores": ranked.scores,
         **retriever.documents.look_up(ranked.ordinals),
+        **retriever.documents.look_up_contents(ranked.ordinals),
         "texts": retriever.documents.look_up_texts(ranked.ordinals),
         "query_pieces": ids.with_values(retriever.tokenizer.pieces(ids.values)).to_tensor(""),
         "retrieved": alignment.retrieved,

@@ -158,8 +158,15 @@ class _Recorder:
         of_text, of_vectors = {"scores": self._of_hits}, {"scores": self._of_hits_by_vectors}
         language = self._ask("search", {**query, **request})["languages"][0, :1]
         sharp = fall > 2 * self._of_hits
-        if sharp:
-            self._record("search", {**query, **request, "languages": language}, of_text)
+        if self._retriever.defaults.imputation == "top_k_prime":  # as above: a score moves, but never jumps
+            name = language.tolist()[0]
+            for filtered in ({"languages": language}, {"filter": _strings([b"language!=" + name])}):
+                self._record("search", {**query, **request, **filtered}, of_text)
+                self._record(
+                    "search_vectors",
+                    {**vectors, **self._of_vectors({**request, **filtered}, [place])},
+                    of_vectors,
+                )
         for name in TOKEN_WEIGHTS if self._retriever.piece_weights else ():
             self._record("search", {**query, **request, "token_weights": _strings([name])}, of_text)
         for name in IMPUTATIONS if sharp else ("top_k_prime",):

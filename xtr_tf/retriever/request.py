@@ -30,10 +30,13 @@ class SearchRequest(NamedTuple):
         leaves: int32, leaves of the index to search, 0 for the index's own rule.
         imputation: string, one of `xtr_tf.config.retrieval.IMPUTATIONS`.
         constant: float32, the score of what was not retrieved under `constant`.
-        languages: string, only documents in one of these, separated by commas, are returned; all if it is
+        languages: string, only documents in one of these, separated by commas, are searched; all if it is
             empty, and if it is None as a whole.
         rescore: int32, candidates that are ranked again by exact f_ColBERT over the kept vectors, 0 for none.
         token_weights: string, one of `xtr_tf.config.retrieval.TOKEN_WEIGHTS`.
+        filter: string, conditions on the fields of documents (`filters.py`); only documents that meet them
+            are searched. All are if it is empty, and if it is None as a whole.
+        min_score: float32, documents with a lower score are not returned.
     """
 
     k_prime: tf.Tensor
@@ -44,16 +47,21 @@ class SearchRequest(NamedTuple):
     languages: tf.Tensor | None
     rescore: tf.Tensor
     token_weights: tf.Tensor
+    filter: tf.Tensor | None
+    min_score: tf.Tensor
 
     @classmethod
     def specs(cls) -> dict[str, tf.TensorSpec]:
         """Dtypes and shapes, by name."""
-        dtypes = cls(tf.int32, tf.int32, tf.int32, tf.string, tf.float32, tf.string, tf.int32, tf.string)
+        dtypes = cls(
+            *(tf.int32, tf.int32, tf.int32, tf.string, tf.float32, tf.string, tf.int32),
+            *(tf.string, tf.string, tf.float32),
+        )
         return {name: tf.TensorSpec([None], dtype, name=name) for name, dtype in dtypes._asdict().items()}
 
     @classmethod
     def default(cls, defaults: SearchDefaults) -> SearchRequest:
-        """What `defaults` says for all queries, with no language filter."""
+        """What `defaults` says for all queries, with no filter."""
         values = cls(
             defaults.k_prime,
             defaults.top_k,
@@ -63,6 +71,8 @@ class SearchRequest(NamedTuple):
             "",
             defaults.rescore,
             defaults.token_weights,
+            "",
+            defaults.min_score,
         )
         return cls(*(tf.constant([value]) for value in values))
 
@@ -86,10 +96,13 @@ class SearchRequest(NamedTuple):
                 f"`top_k` must be between 1 and {MAX_TOP_K}. Received:",
                 top_k,
             ),
-            require(
-                tf.reduce_all(tf.math.is_finite(self.constant)),
-                "`constant` must be a finite number. Received:",
-                self.constant,
+            *(
+                require(
+                    tf.reduce_all(tf.math.is_finite(getattr(self, name))),
+                    f"`{name}` must be a finite number. Received:",
+                    getattr(self, name),
+                )
+                for name in ("constant", "min_score")
             ),
             require(
                 tf.reduce_all((self.rescore == 0) | (self.rescore >= top_k) & (self.rescore <= MAX_TOP_K)),

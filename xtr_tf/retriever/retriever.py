@@ -18,8 +18,8 @@ from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.tokenizer import Tokenizer
 from xtr_tf.retriever.piece_weights import PieceWeights
 from xtr_tf.retriever.request import SearchRequest, require
-from xtr_tf.retriever.tables import DocumentTable, TokenTable
-from xtr_tf.retriever.token_search import at_least_one_row, search_tokens
+from xtr_tf.retriever.tables import DocumentTable, TokenTable, joined_filters
+from xtr_tf.retriever.token_search import TokenRequest, at_least_one_row, search_tokens
 from xtr_tf.scoring.maxsim import rescore_documents
 from xtr_tf.scoring.ranking import RankedDocuments
 from xtr_tf.scoring.token_hits import TokenHits
@@ -127,20 +127,27 @@ class Retriever(tf.Module):
         idf = self.piece_weights.idf(ids.to_tensor(self.tokenizer.pad_id))
         return queries._replace(weights=tf.where((token_weights == "idf")[:, tf.newaxis], idf, 1.0))
 
-    def find_tokens(self, queries: EncodedTexts, k_prime: tf.Tensor, leaves: tf.Tensor) -> TokenHits:
-        """Searches the tokens of all queries at once.
+    def find_tokens(self, queries: EncodedTexts, request: SearchRequest) -> TokenHits:
+        """Searches the tokens of all queries, each among the documents that its filter lets pass.
 
         Returns:
             Hits of the rows of `flatten_queries`.
         """
         rows = flatten_queries(queries.encodings, queries.mask)
         lengths = tf.math.count_nonzero(queries.mask, axis=1, dtype=tf.int32)
-        return search_tokens(self.searcher, rows, lengths, k_prime, leaves)
+        filters = None
+        if request.filter is not None and request.languages is not None:
+            filters = joined_filters(request.filter, request.languages)
+        asked = TokenRequest(request.k_prime, request.leaves, filters)
+        return search_tokens(self.searcher, rows, lengths, asked, self._allowed_tokens)
+
+    def _allowed_tokens(self, text: tf.Tensor) -> tf.Tensor:
+        return tf.gather(self.documents.allowed(text), self.document_of_token)
 
     def rank(self, hits: TokenHits, queries: EncodedTexts, request: SearchRequest) -> RankedDocuments:
-        """Scores the documents that own the hits, after the request's language filter if it has one."""
+        """Scores the documents that own the hits."""
         ranked = score_documents(
-            self._in_languages(hits, queries.mask, request.languages),
+            hits,
             at_least_one_row(queries.mask),
             self.document_of_token,
             self.documents.num_documents,
@@ -150,21 +157,6 @@ class Retriever(tf.Module):
             None if queries.weights is None else tf.boolean_mask(queries.weights, queries.mask),
         )
         return RankedDocuments(*(part[: tf.shape(queries.mask)[0]] for part in ranked))
-
-    def _in_languages(self, hits: TokenHits, mask: tf.Tensor, languages: tf.Tensor | None) -> TokenHits:
-        """The hits in the wanted languages only, with the cut-offs of all of them."""
-        if languages is None:
-            return hits
-
-        def scores_in_languages() -> tf.Tensor:
-            wanted = self.documents.in_languages(tf.broadcast_to(languages, tf.shape(mask)[:1]))
-            documents = tf.gather(self.document_of_token, hits.token_ids)
-            of_hits = tf.gather(self.documents.language_of_document, documents)
-            kept = tf.gather(tf.gather(wanted, tf.where(mask)[:, 0]), of_hits, batch_dims=1)
-            return tf.where(kept, hits.scores, -float("inf"))
-
-        scores = tf.cond(tf.reduce_any(languages != ""), scores_in_languages, lambda: hits.scores)
-        return hits._replace(scores=scores)
 
     def missing_similarities(
         self, hits: TokenHits, queries: EncodedTexts, request: SearchRequest
@@ -176,7 +168,10 @@ class Retriever(tf.Module):
 
     def search(self, queries: EncodedTexts, request: SearchRequest) -> RankedDocuments:
         """Finds and ranks documents; the first of them again by exact f_ColBERT if the request asks."""
-        hits = self.find_tokens(queries, request.k_prime, request.leaves)
+        return self._search(queries, request).above(request.min_score)
+
+    def _search(self, queries: EncodedTexts, request: SearchRequest) -> RankedDocuments:
+        hits = self.find_tokens(queries, request)
         if not self.keeps_vectors:
             kept = require(
                 tf.reduce_all(request.rescore == 0),

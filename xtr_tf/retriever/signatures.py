@@ -5,15 +5,16 @@
 | signature | inputs | outputs |
 |---|---|---|
 | `serving_default` | `query` string[B] | `document_ids` string[B, K], `scores` float[B, K] |
-| `search` | `query` string[B], *parameters* | `document_ids`, `titles`, `languages`, `texts` string[B, K], \
-`scores` float[B, K] |
+| `search` | `query` string[B], *parameters* | `document_ids`, `titles`, `languages` string[B, K], \
+`scores` float[B, K]; where they are kept, `texts` and `fields` (JSON) string[B, K] |
 | `search_vectors` | `encodings` float[B, L, D], `mask` bool[B, L], `weights` float[B, L], *parameters* \
 without `token_weights` | as `search` |
-| `search_tokens` | `query` string[B], `k_prime`, `leaves` int32[B] | per query token (L) and hit (C): \
-`mask` bool[B, L], `token_ids` int32[B, L, C], `scores` float[B, L, C], `cutoffs` float[B, L], `documents` \
-int32[B, L, C], which counts in the query's own `document_ids`, `titles`, `languages` string[B, ?]; where \
-pieces are counted, `piece_documents` int32[B, L], `piece_background` float[B, L], `num_documents` int32[B] |
-| `search_vectors_tokens` | `encodings`, `mask`, `k_prime`, `leaves` | as `search_tokens` |
+| `search_tokens` | `query` string[B], `k_prime`, `leaves` int32[B], `languages`, `filter` string[B] | per \
+query token (L) and hit (C): `mask` bool[B, L], `token_ids` int32[B, L, C], `scores` float[B, L, C], \
+`cutoffs` float[B, L], `documents` int32[B, L, C], which counts in the query's own `document_ids`, `titles`, \
+`languages` string[B, ?]; where pieces are counted, `piece_documents` int32[B, L], \
+`piece_background` float[B, L], `num_documents` int32[B] |
+| `search_vectors_tokens` | `encodings`, `mask`, and the parameters of `search_tokens` | as `search_tokens` |
 | `explain` | as `search`, without `rescore` | as `search`, and `query_pieces` \
 string[B, L], `retrieved` bool[B, K, L], `token_scores` float[B, K, L], `document_pieces` string[B, K, L], \
 `starts`, `limits` int32[B, K, L], `weights` float[B, L] |
@@ -34,6 +35,9 @@ of inputs:
 | `languages` | string[B] | only documents in one of these, separated by commas; "" for all |
 | `rescore` | int32[B] | candidates ranked again by exact f_ColBERT: 0 (none), or `top_k` to 10,000 where \
 the index keeps vectors |
+| `filter` | string[B] | conditions on fields that documents must meet, such as `year>=2020;source=wiki`; \
+"" for none; see `filters.py` |
+| `min_score` | float[B] | documents with a lower score are not returned |
 | `token_weights` | string[B] | `none`: all query tokens count the same; `idf`: by how rare their pieces are |
 
 **Joining and splitting.** Every input and output has the queries first. Requests whose inputs agree in all
@@ -80,7 +84,7 @@ def build_signatures(retriever: Retriever) -> dict[str, Any]:
 def search_signatures(retriever: Retriever) -> dict[str, Any]:
     """Returns `serving_default`, `search`, `search_vectors`, `search_tokens` and `search_vectors_tokens`."""
     defaults = retriever.defaults
-    default_request = SearchRequest.default(defaults)._replace(languages=None)
+    default_request = SearchRequest.default(defaults)._replace(languages=None, filter=None)
 
     @tf.function(input_signature=[QUERY])
     def serving_default(query: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -128,7 +132,7 @@ def search_signatures(retriever: Retriever) -> dict[str, Any]:
         tf.TensorSpec([None, None, retriever.dim], tf.float32, name="encodings"),
         tf.TensorSpec([None, None], tf.bool, name="mask"),
     ]
-    hits_only = ("k_prime", "leaves")
+    hits_only = ("k_prime", "leaves", "languages", "filter")
     # Vectors come without pieces, and so with weights of their own if at all.
     of_vectors = [name for name in SearchRequest._fields if name != "token_weights"]
     weights = (tf.TensorSpec([None, None], tf.float32, name="weights"), tf.constant([[1.0]]))
@@ -151,7 +155,7 @@ def _documents(retriever: Retriever, ranked: RankedDocuments) -> dict[str, tf.Te
     return {
         "scores": ranked.scores,
         **retriever.documents.look_up(ranked.ordinals),
-        "texts": retriever.documents.look_up_texts(ranked.ordinals),
+        **retriever.documents.look_up_contents(ranked.ordinals),
     }
 
 
@@ -206,7 +210,7 @@ def _piece_statistics(retriever: Retriever, ids: tf.RaggedTensor) -> dict[str, t
 
 
 def _token_hits(retriever: Retriever, queries: EncodedTexts, request: SearchRequest) -> dict[str, tf.Tensor]:
-    hits = retriever.find_tokens(queries, request.k_prime, request.leaves)
+    hits = retriever.find_tokens(queries, request)
     return describe_hits(hits, queries.mask, retriever.document_of_token, retriever.documents)
 
 

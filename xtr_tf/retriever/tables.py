@@ -1,4 +1,4 @@
-"""What the model returns for ordinals: of documents (ids, titles, languages, texts) and of tokens.
+"""What the model returns for ordinals: of documents (ids, titles, languages, texts, fields) and of tokens.
 
 Kept in variables, so that a corpus of millions is restored from the checkpoint and never part
 of the graph. Knows nothing of vectors or searching.
@@ -6,7 +6,8 @@ of the graph. Knows nothing of vectors or searching.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -14,35 +15,46 @@ import tensorflow as tf
 
 from xtr_tf.collections.document import DocumentRecord
 from xtr_tf.errors import InputError
+from xtr_tf.retriever.columns import Condition, KeywordColumn, make_columns
+from xtr_tf.retriever.filters import DocumentFilter
 
 
 class DocumentTable(tf.Module):
-    """Looks up what is returned for a document.
+    """Looks up what is returned for a document, and which documents a filter lets pass.
 
     Args:
         documents: In the order of their ordinals. Titles and texts are kept only if any document
             has one; a table without them answers "".
+        fields: Types of the documents' fields by name; `language` is one of them in any case.
 
     Raises:
         InputError: There is no document, or two have the same id, or one has none.
     """
 
-    def __init__(self, documents: Iterable[DocumentRecord]) -> None:
+    def __init__(self, documents: Iterable[DocumentRecord], fields: Mapping[str, str] | None = None) -> None:
         super().__init__(name="document_table")
         records = list(documents)
         _check_ids([record.id for record in records])
         self.num_documents = len(records)
-        names = sorted({record.language for record in records})
-        codes = {name: code for code, name in enumerate(names)}
         self.ids = _strings((record.id for record in records), "document_ids")
         self.titles = _strings((record.title for record in records), "document_titles")
         self.texts = _strings((record.text or "" for record in records), "document_texts")
-        self.language_names = _strings(names, "language_names")
-        self.language_of_document = tf.Variable(
-            np.array([codes[record.language] for record in records], np.int32),
-            trainable=False,
-            name="language_of_document",
+        self.has_fields = bool(fields)
+        self.fields = _strings(
+            (
+                json.dumps(dict(record.fields), ensure_ascii=False, sort_keys=True) if fields else ""
+                for record in records
+            ),
+            "document_fields",
         )
+        self.language = KeywordColumn([[record.language] for record in records], "language")
+        columns = make_columns([record.fields for record in records], fields or {})
+        self.filter = DocumentFilter({"language": self.language, **columns}, self.num_documents)
+
+    @property
+    def field_bytes(self) -> int:
+        """Bytes that fields take, all documents together."""
+        return sum(column.num_bytes for column in self.filter.columns.values())
 
     def look_up(self, ordinals: tf.Tensor) -> dict[str, tf.Tensor]:
         """What is known of documents.
@@ -55,12 +67,22 @@ class DocumentTable(tf.Module):
         """
         present = ordinals >= 0
         rows = tf.maximum(ordinals, 0)
-        language = tf.gather(self.language_names, tf.gather(self.language_of_document, rows))
+        language = tf.gather(self.language.names, tf.gather(self.language.codes, rows))
         return {
             "document_ids": tf.where(present, tf.gather(self.ids, rows), ""),
             "titles": tf.where(present, self._optional(self.titles, rows), ""),
             "languages": tf.where(present, language, ""),
         }
+
+    def look_up_contents(self, ordinals: tf.Tensor) -> dict[str, tf.Tensor]:
+        """What can be shown of documents, of what is kept: `texts`, and `fields` as JSON."""
+        contents = {}
+        if self.texts.shape[0]:
+            contents["texts"] = self.look_up_texts(ordinals)
+        if self.has_fields:
+            rows = tf.maximum(ordinals, 0)
+            contents["fields"] = tf.where(ordinals >= 0, tf.gather(self.fields, rows), "")
+        return contents
 
     def look_up_ids(self, ordinals: tf.Tensor) -> tf.Tensor:
         """Only document ids, "" where an ordinal is -1."""
@@ -70,25 +92,30 @@ class DocumentTable(tf.Module):
         """Texts, "" where an ordinal is -1 or texts are not kept."""
         return tf.where(ordinals >= 0, self._optional(self.texts, tf.maximum(ordinals, 0)), "")
 
-    def in_languages(self, languages: tf.Tensor) -> tf.Tensor:
-        """Which languages a filter lets pass.
-
-        Args:
-            languages: `[queries]` strings, languages separated by commas; an empty string lets all pass. A
-                language that no document has matches nothing.
-
-        Returns:
-            `[queries, languages]` bool, in the order of `language_names`.
-        """
-        listed = tf.strings.strip(tf.strings.split(languages, ",").to_tensor(""))
-        named = listed[:, :, tf.newaxis] == self.language_names
-        named &= (listed != "")[:, :, tf.newaxis]
-        return tf.reduce_any(named, axis=1) | tf.reduce_all(listed == "", axis=1)[:, tf.newaxis]
+    def allowed(self, text: tf.Tensor) -> tf.Tensor:
+        """Which documents pass what `joined_filters` made of a filter and languages; `[documents]` bool."""
+        parts = tf.strings.split(text, _BETWEEN)
+        listed = tf.strings.strip(tf.strings.split(parts[1], ","))
+        condition = Condition(tf.constant("="), listed, tf.zeros(tf.shape(listed), tf.bool))
+        in_languages = self.language.allows(condition) | tf.reduce_all(listed == "")
+        return in_languages & self.filter.allowed(parts[0])
 
     def _optional(self, table: tf.Variable, rows: tf.Tensor) -> tf.Tensor:
         if table.shape[0] == 0:
             return tf.fill(tf.shape(rows), "")
         return tf.gather(table, rows)
+
+
+# No filter and no language has this character.
+_BETWEEN = "\0"
+
+
+def joined_filters(filters: tf.Tensor, languages: tf.Tensor) -> tf.Tensor:
+    """`[queries]` filters and languages, or `[1]` for all, as one string each; "" where there is neither."""
+    shape = tf.broadcast_dynamic_shape(tf.shape(filters), tf.shape(languages))
+    filters, languages = tf.broadcast_to(filters, shape), tf.broadcast_to(languages, shape)
+    either = (tf.strings.strip(filters) != "") | (tf.strings.strip(languages) != "")
+    return tf.where(either, tf.strings.join([filters, languages], _BETWEEN), "")
 
 
 def _strings(values: Iterable[str], name: str) -> tf.Variable:

@@ -1,4 +1,4 @@
-"""Searching the tokens of queries that do not all ask for the same k' and leaves.
+"""Searching the tokens of queries that do not all ask for the same k', leaves and filter.
 
 Searchers take one k' for all rows. Here queries that ask for the same are searched together, so that each
 gets what it would get alone, and a batch whose queries all ask for the same, as nearly all do, is one
@@ -6,6 +6,9 @@ search.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -24,8 +27,27 @@ def at_least_one_row(values: tf.Tensor) -> tf.Tensor:
     return tf.concat([values, tf.zeros(tf.concat([missing, shape[1:]], axis=0), values.dtype)], axis=0)
 
 
+class TokenRequest(NamedTuple):
+    """What is asked of a token search: `[queries]` each, or `[1]` for all of them.
+
+    Attributes:
+        k_prime: int32.
+        leaves: int32.
+        filters: string, for `Allowed` to understand; "" for no filter. None if there is none for any query,
+            which is known when the graph is built.
+    """
+
+    k_prime: tf.Tensor
+    leaves: tf.Tensor
+    filters: tf.Tensor | None = None
+
+
+#: From a scalar string to `[tokens]` bool: which tokens a filter lets pass.
+Allowed = Callable[[tf.Tensor], tf.Tensor]
+
+
 def search_tokens(
-    searcher: TokenSearcher, rows: tf.Tensor, lengths: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor
+    searcher: TokenSearcher, rows: tf.Tensor, lengths: tf.Tensor, request: TokenRequest, allowed: Allowed
 ) -> TokenHits:
     """Searches the tokens of all queries.
 
@@ -33,54 +55,81 @@ def search_tokens(
         searcher: What to search.
         rows: `[rows, dim]` float32, the query tokens of one query after the other.
         lengths: `[queries]` int32, how many of them each query has.
-        k_prime: `[queries]` int32, or one for all of them.
-        leaves: The same.
+        request: What is asked for.
+        allowed: Understands filters.
 
     Returns:
         The hits, `[rows, columns]`.
     """
+    k_prime, leaves, filters = request
 
     def search_all() -> TokenHits:
         return _search_rows(searcher, rows, lengths, k_prime[0], leaves[0])
 
-    if alike(k_prime) and alike(leaves):
+    if alike(k_prime) and alike(leaves) and filters is None:
         return search_all()
     same = tf.reduce_all(k_prime == k_prime[0]) & tf.reduce_all(leaves == leaves[0])
+    if filters is not None:
+        same &= tf.reduce_all(filters == "")
 
     # As a call that is not inlined, a branch that is not taken costs one op instead of all of its ops.
     @tf.function(experimental_attributes={"_noinline": True})
     def search_groups() -> tuple[tf.Tensor, ...]:
-        return tuple(_search_groups(searcher, rows, lengths, k_prime, leaves))
+        return tuple(_search_groups(searcher, rows, lengths, request, allowed))
 
     return TokenHits(*tf.cond(same, lambda: tuple(search_all()), search_groups))
 
 
 def _search_rows(
-    searcher: TokenSearcher, rows: tf.Tensor, lengths: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor
+    searcher: TokenSearcher,
+    rows: tf.Tensor,
+    lengths: tf.Tensor,
+    k_prime: tf.Tensor,
+    leaves: tf.Tensor,
+    allowed: Callable[[], tf.Tensor] | None = None,
+    is_filtered: tf.Tensor | None = None,
 ) -> TokenHits:
+    """Searches rows that ask for the same, among the tokens that `allowed` gives if they are filtered."""
     lengths = tf.concat([lengths, 1 - tf.minimum(tf.shape(rows)[:1], 1)], axis=0)
-    hits = searcher.search(at_least_one_row(rows), k_prime, leaves, lengths)
+    padded = at_least_one_row(rows)
+
+    def search() -> tuple[tf.Tensor, ...]:
+        return tuple(searcher.search(padded, k_prime, leaves, lengths))
+
+    if allowed is None or is_filtered is None:
+        hits = search()
+    else:
+        hits = tf.cond(
+            is_filtered,
+            lambda: tuple(searcher.search_allowed(padded, k_prime, leaves, lengths, allowed())),
+            search,
+        )
     return TokenHits(*(part[: tf.shape(rows)[0]] for part in hits))
 
 
 def _search_groups(
-    searcher: TokenSearcher, rows: tf.Tensor, lengths: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor
+    searcher: TokenSearcher, rows: tf.Tensor, lengths: tf.Tensor, request: TokenRequest, allowed: Allowed
 ) -> TokenHits:
     """Searches the queries that ask for the same together, one such group after the other."""
-    k_prime, leaves = (tf.broadcast_to(values, tf.shape(lengths)) for values in (k_prime, leaves))
-    settings = tf.cast(k_prime, tf.int64) * (1 << 32) + tf.cast(leaves, tf.int64)
-    distinct, group_of_query = tf.unique(settings)
+    k_prime, leaves = (tf.broadcast_to(values, tf.shape(lengths)) for values in request[:2])
+    filters = tf.broadcast_to("" if request.filters is None else request.filters, tf.shape(lengths))
+    distinct, group_of_query = tf.unique(
+        tf.strings.join([tf.strings.as_string(k_prime), tf.strings.as_string(leaves), filters], " ")
+    )
     groups = tf.size(distinct)
     group_of_row = tf.repeat(group_of_query, lengths)
 
     def search_group(group: tf.Tensor, *found: tf.TensorArray) -> tuple[tf.Tensor | tf.TensorArray, ...]:
         in_group = group_of_query == group
+        text = tf.boolean_mask(filters, in_group)[0]
         hits = _search_rows(
             searcher,
             tf.boolean_mask(rows, group_of_row == group),
             tf.boolean_mask(lengths, in_group),
             tf.boolean_mask(k_prime, in_group)[0],
             tf.boolean_mask(leaves, in_group)[0],
+            None if request.filters is None else lambda: allowed(text),
+            text != "",
         )
         parts = (
             tf.boolean_mask(hits.token_ids, hits.valid),
@@ -105,10 +154,13 @@ def _search_groups(
     # Rows come group by group; this is where each stands.
     places = tf.math.invert_permutation(tf.argsort(group_of_row, stable=True))
 
+    columns = tf.maximum(tf.reduce_max(counts), 1)
+
     def in_order(values: tf.Tensor) -> tf.Tensor:
         ragged = tf.RaggedTensor.from_row_lengths(values, counts, validate=False)
-        return tf.gather(ragged, places).to_tensor()
+        dense = tf.gather(ragged, places).to_tensor()
+        return tf.pad(dense, [[0, 0], [0, columns - tf.shape(dense, tf.int64)[1]]])
 
     return hits_from_padded(
-        in_order(token_ids), in_order(scores), tf.sequence_mask(tf.gather(counts, places))
+        in_order(token_ids), in_order(scores), tf.sequence_mask(tf.gather(counts, places), columns)
     )

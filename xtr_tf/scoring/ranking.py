@@ -35,6 +35,13 @@ class RankedDocuments(NamedTuple):
             scores=tf.where(beyond, -float("inf"), self.scores[:, : tf.size(columns)]),
         )
 
+    def above(self, min_score: tf.Tensor) -> RankedDocuments:
+        """The documents that score at least so much, `[queries]` float32 or `[1]` for all."""
+        below = self.scores < min_score[:, tf.newaxis]
+        return RankedDocuments(
+            ordinals=tf.where(below, -1, self.ordinals), scores=tf.where(below, -float("inf"), self.scores)
+        )
+
 
 #: What `tf.map_fn` is told about the ranking of one query.
 ONE_RANKING = RankedDocuments(tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.float32))

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from xtr_tf.collections.corpus import Corpus, CorpusReader
 from xtr_tf.collections.document import UNKNOWN_LANGUAGE
@@ -85,10 +84,15 @@ def encode_corpus(
     config = (config or EncodingConfig()).resolved(encoder.tokenizer.document_length)
     settings = config.vector_settings()
     earlier = Reuse(Path(reuse), encoder.fingerprint, settings) if reuse else None
-    reader = CorpusReader(corpus, language) if isinstance(corpus, str | Path) else corpus
+    if isinstance(corpus, str | Path):
+        reader: Corpus = CorpusReader(corpus, language, fields=config.fields)
+    else:
+        reader = corpus
     job = EncodingJob(str(model), str(out), str(reuse or ""), config)
     with _claimed(Path(out)) as directory:
         identity = {"encoder": encoder.fingerprint, "keep_text": config.keep_text, **settings}
+        if config.fields:
+            identity["fields"] = dict(config.fields)
         plan = EncodingPlan(directory, identity, shard_characters)
         try:
             shards = plan.write(reader, earlier)
@@ -102,7 +106,7 @@ def encode_corpus(
             with watching(job, pending, on_progress):
                 runner(job, pending)
         seconds = time.monotonic() - started
-        manifest = _close(job, shards, encoder.fingerprint, settings, reader.skipped, language)
+        manifest = _close(job, shards, encoder.fingerprint, reader.skipped, language)
     counters: Counter[str] = Counter()
     for shard in pending:
         counters.update(manifest.shards[shard.index].counters)
@@ -113,7 +117,6 @@ def _close(
     job: EncodingJob,
     shards: Sequence[ShardPlan],
     fingerprint: str,
-    settings: Mapping[str, Any],
     skipped: Mapping[str, int],
     language: str,
 ) -> VectorsManifest:
@@ -133,7 +136,14 @@ def _close(
         if path.is_dir() and path.name not in names:
             shutil.rmtree(path)
     manifest = VectorsManifest(
-        entries[0].dim, entries[0].dtype, fingerprint, settings, tuple(entries), dict(skipped), language
+        entries[0].dim,
+        entries[0].dtype,
+        fingerprint,
+        job.config.vector_settings(),
+        tuple(entries),
+        dict(skipped),
+        language,
+        dict(job.config.fields),
     )
     manifest.write(directory)
     return manifest

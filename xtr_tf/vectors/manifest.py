@@ -73,6 +73,8 @@ class VectorsManifest:
         shards: In the order of the corpus.
         skipped: Records of the corpus that were left out, by reason.
         language: Of documents that named none. In the file only if it is known.
+        fields: Names and types of the fields that documents have besides their own. In the file only if there
+            are any.
     """
 
     dim: int
@@ -82,6 +84,7 @@ class VectorsManifest:
     shards: tuple[ShardEntry, ...]
     skipped: Mapping[str, int] = dataclasses.field(default_factory=dict)
     language: str = UNKNOWN_LANGUAGE
+    fields: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
 
     @property
     def num_documents(self) -> int:
@@ -108,6 +111,8 @@ class VectorsManifest:
         content = {"format": FORMAT, "version": VERSION, **counts, **dataclasses.asdict(self)}
         if self.language == UNKNOWN_LANGUAGE:
             del content["language"]
+        if not self.fields:
+            del content["fields"]
         write_atomically(directory / MANIFEST_FILE, json.dumps(content, indent=1).encode())
 
     @classmethod

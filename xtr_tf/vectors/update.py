@@ -49,7 +49,7 @@ class DocumentChanges:
 def compare_documents(
     base: TokenVectors, added: TokenVectors | None, deleted_ids: Collection[str]
 ) -> DocumentChanges:
-    """Compares by id, then by content, title and language.
+    """Compares by id, then by content, title, language and fields.
 
     An id that is both deleted and added is replaced.
 
@@ -96,8 +96,8 @@ def compare_documents(
     )
 
 
-def _identity(record: DocumentRecord) -> tuple[str, str, str]:
-    return (record.content_hash, record.title, record.language)
+def _identity(record: DocumentRecord) -> tuple[object, ...]:
+    return (record.content_hash, record.title, record.language, record.fields)
 
 
 def update_vectors(
@@ -138,7 +138,13 @@ def check_same_origin(base: TokenVectors, added: TokenVectors) -> None:
     """Raises `InputError` unless both were made by one encoder in one way."""
 
     def origin(manifest: VectorsManifest) -> tuple[object, ...]:
-        return (manifest.encoder_fingerprint, manifest.dim, manifest.dtype, dict(manifest.settings))
+        return (
+            manifest.encoder_fingerprint,
+            manifest.dim,
+            manifest.dtype,
+            dict(manifest.settings),
+            dict(manifest.fields),
+        )
 
     if base.encoder_fingerprint != added.encoder_fingerprint:
         raise InputError(
@@ -147,7 +153,8 @@ def check_same_origin(base: TokenVectors, added: TokenVectors) -> None:
         )
     if origin(base.manifest) != origin(added.manifest):
         raise InputError(
-            "Documents can be added only if they were split, pruned and stored as the others; encode again. "
+            "Documents can be added only if they were split, pruned and stored as the others, with the same "
+            "fields; encode them again. "
             f"Received: {origin(added.manifest)[1:]} instead of {origin(base.manifest)[1:]}."
         )
 

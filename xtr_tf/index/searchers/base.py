@@ -10,7 +10,9 @@ import dataclasses
 
 import tensorflow as tf
 
-from xtr_tf.scoring.token_hits import TokenHits
+from xtr_tf.index.rules import OVER_RETRIEVED, SCORED_DIRECTLY
+from xtr_tf.index.searchers.direct import search_directly
+from xtr_tf.scoring.token_hits import TokenHits, hits_from_padded
 
 
 class TokenSearcher(tf.Module, abc.ABC):
@@ -57,6 +59,43 @@ class TokenSearcher(tf.Module, abc.ABC):
             tf.errors.InvalidArgumentError: For an impossible `k_prime` or `leaves`, or a vector
                 that is not finite. Inside a graph the error comes when it runs.
         """
+        query_vectors, k_prime, leaves, row_lengths = self._checked(
+            query_vectors, k_prime, leaves, row_lengths
+        )
+        return self._search(query_vectors, k_prime, leaves, row_lengths)
+
+    def search_allowed(
+        self,
+        query_vectors: tf.Tensor,
+        k_prime: tf.Tensor,
+        leaves: tf.Tensor,
+        row_lengths: tf.Tensor | None,
+        allowed: tf.Tensor,
+    ) -> TokenHits:
+        """Finds the best `k_prime` of the allowed tokens, as an index of only these would.
+
+        Args:
+            query_vectors: As for `search`; likewise the next three.
+            k_prime: At least 1.
+            leaves: 0 for the index's own rule, which then looks into more of them.
+            row_lengths: `[queries]` int32.
+            allowed: `[tokens]` bool.
+
+        Returns:
+            The hits, `[rows, columns]`; none of other tokens.
+        """
+        query_vectors, k_prime, leaves, row_lengths = self._checked(
+            query_vectors, k_prime, leaves, row_lengths
+        )
+        return self._search_allowed(query_vectors, k_prime, leaves, row_lengths, allowed)
+
+    def _checked(
+        self,
+        query_vectors: tf.Tensor,
+        k_prime: tf.Tensor,
+        leaves: tf.Tensor,
+        row_lengths: tf.Tensor | None,
+    ) -> tuple[tf.Tensor, ...]:
         k_prime = tf.convert_to_tensor(k_prime, tf.int32)
         leaves = tf.convert_to_tensor(leaves, tf.int32)
         query_vectors = tf.ensure_shape(query_vectors, [None, self.dim])
@@ -71,7 +110,7 @@ class TokenSearcher(tf.Module, abc.ABC):
         if row_lengths is None:
             row_lengths = tf.shape(query_vectors)[:1]
         with tf.control_dependencies([check for check in checks if check is not None]):
-            return self._search(
+            return (
                 tf.identity(query_vectors),
                 tf.minimum(k_prime, self.num_tokens),
                 tf.identity(leaves),
@@ -85,6 +124,49 @@ class TokenSearcher(tf.Module, abc.ABC):
             The vectors, or None where the index keeps only codes.
         """
         return None
+
+    def approximate_vectors(self, tokens: tf.Tensor) -> tf.Tensor:
+        """The vectors that the index scores by: of `[any]` token ordinals, `[any, dim]` float32."""
+        vectors = self.vectors_of(tokens)
+        assert vectors is not None, "a searcher that keeps only codes decodes them"
+        return vectors
+
+    def _search_allowed(
+        self,
+        query_vectors: tf.Tensor,
+        k_prime: tf.Tensor,
+        leaves: tf.Tensor,
+        row_lengths: tf.Tensor,
+        allowed: tf.Tensor,
+    ) -> TokenHits:
+        """Scores few tokens directly; of many, retrieves more than is wanted and drops the others.
+
+        If too few are left after that, because the query is about what is not allowed, all allowed tokens are
+        scored after all.
+        """
+        count = tf.math.count_nonzero(allowed, dtype=tf.int32)
+        wanted = tf.minimum(k_prime, count)
+
+        def directly() -> tuple[tf.Tensor, ...]:
+            tokens = tf.cast(tf.where(allowed)[:, 0], tf.int32)
+            return tuple(search_directly(query_vectors, tokens, k_prime, self.approximate_vectors))
+
+        def broadly() -> tuple[tf.Tensor, ...]:
+            share = tf.cast(count, tf.float32) / self.num_tokens
+            more = tf.cast(tf.math.ceil(OVER_RETRIEVED * tf.cast(k_prime, tf.float32) / share), tf.int32)
+            hits = self._search(query_vectors, tf.minimum(more, self.num_tokens), leaves, row_lengths)
+            valid = hits.valid & tf.gather(allowed, hits.token_ids)
+            scores = tf.where(valid, hits.scores, -float("inf"))
+            best = tf.math.top_k(scores, tf.minimum(k_prime, tf.shape(scores)[1]))
+            left = tf.reduce_min(tf.math.count_nonzero(valid, axis=1, dtype=tf.int32))
+            found = hits_from_padded(
+                tf.gather(hits.token_ids, best.indices, batch_dims=1),
+                best.values,
+                best.values > -float("inf"),
+            )
+            return tf.cond(left >= wanted, lambda: tuple(found), directly)
+
+        return TokenHits(*tf.cond(count <= SCORED_DIRECTLY, directly, broadly))
 
     @abc.abstractmethod
     def _search(

@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from xtr_tf.index.rules import CORE_SEARCHED_SHARE, CORE_TOKENS_PER_K_PRIME
+from xtr_tf.index.rules import CORE_SEARCHED_SHARE, CORE_TOKENS_PER_K_PRIME, SCORED_DIRECTLY
 from xtr_tf.index.searchers.base import LeafRule, TokenSearcher
+from xtr_tf.index.searchers.direct import search_directly
 from xtr_tf.index.vector_source import require_tokens
 from xtr_tf.scoring.token_hits import TokenHits, hits_from_padded
 
@@ -70,14 +71,50 @@ class CoreSearcher(TokenSearcher):
     def _search(
         self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, row_lengths: tf.Tensor
     ) -> TokenHits:
-        leaves = self._rule.leaves_to_search(leaves, k_prime)
+        return self._search_postings(
+            query_vectors, k_prime, self._rule.leaves_to_search(leaves, k_prime), row_lengths, None
+        )
+
+    def _search_allowed(
+        self,
+        query_vectors: tf.Tensor,
+        k_prime: tf.Tensor,
+        leaves: tf.Tensor,
+        row_lengths: tf.Tensor,
+        allowed: tf.Tensor,
+    ) -> TokenHits:
+        """Scores few tokens directly, and of many only the allowed ones in more leaves."""
+        count = tf.math.count_nonzero(allowed, dtype=tf.int32)
+
+        def directly() -> tuple[tf.Tensor, ...]:
+            tokens = tf.cast(tf.where(allowed)[:, 0], tf.int32)
+            return tuple(search_directly(query_vectors, tokens, k_prime, self.vectors_of))
+
+        def in_leaves() -> tuple[tf.Tensor, ...]:
+            share = tf.cast(count, tf.float32) / self.num_tokens
+            needed = tf.cast(tf.math.ceil(tf.cast(k_prime, tf.float32) / share), tf.int32)
+            probed = self._rule.leaves_to_search(leaves, tf.minimum(needed, self.num_tokens))
+            of_postings = tf.gather(allowed, self.postings)
+            return tuple(self._search_postings(query_vectors, k_prime, probed, row_lengths, of_postings))
+
+        return TokenHits(*tf.cond(count <= SCORED_DIRECTLY, directly, in_leaves))
+
+    def _search_postings(
+        self,
+        query_vectors: tf.Tensor,
+        k_prime: tf.Tensor,
+        leaves: tf.Tensor,
+        row_lengths: tf.Tensor,
+        allowed: tf.Tensor | None,
+    ) -> TokenHits:
+        """Searches so many leaves; `allowed` is `[postings]` bool, or None for all of them."""
         row_lengths = tf.boolean_mask(row_lengths, row_lengths > 0)
         queries = tf.size(row_lengths)
         ends = tf.cumsum(row_lengths)
 
         def search_query(query: tf.Tensor, *hits: tf.TensorArray) -> tuple[tf.Tensor | tf.TensorArray, ...]:
             rows = query_vectors[ends[query] - row_lengths[query] : ends[query]]
-            results = self._search_rows(rows, k_prime, leaves)
+            results = self._search_rows(rows, k_prime, leaves, allowed)
             return query + 1, *(array.write(query, part) for array, part in zip(hits, results, strict=True))
 
         _, *hits = tf.while_loop(
@@ -98,13 +135,15 @@ class CoreSearcher(TokenSearcher):
         )
 
     def _search_rows(
-        self, queries: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor
+        self, queries: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, allowed: tf.Tensor | None
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns postings and scores of all hits, row after row, and the number of hits per row."""
         nearest = tf.math.top_k(tf.matmul(queries, self.centres, transpose_b=True), leaves, sorted=False)
         probed, _ = tf.unique(tf.reshape(nearest.indices, [-1]))
         starts, ends = tf.gather(self.leaf_offsets, probed), tf.gather(self.leaf_offsets, probed + 1)
         postings = tf.ragged.range(starts, ends).flat_values
+        if allowed is not None:
+            postings = tf.boolean_mask(postings, tf.gather(allowed, postings))
         scores = self._score(queries * self.scales, postings)
         retrieved = tf.transpose(scores >= _thresholds(scores, k_prime))
         hits = tf.where(retrieved)

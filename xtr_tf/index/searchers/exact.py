@@ -44,15 +44,32 @@ class ExactSearcher(TokenSearcher):
     def _search(
         self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, row_lengths: tf.Tensor
     ) -> TokenHits:
+        return self._search_all(query_vectors, k_prime, None)
+
+    def _search_allowed(
+        self,
+        query_vectors: tf.Tensor,
+        k_prime: tf.Tensor,
+        leaves: tf.Tensor,
+        row_lengths: tf.Tensor,
+        allowed: tf.Tensor,
+    ) -> TokenHits:
+        return self._search_all(query_vectors, k_prime, allowed)
+
+    def _search_all(
+        self, query_vectors: tf.Tensor, k_prime: tf.Tensor, allowed: tf.Tensor | None
+    ) -> TokenHits:
+        """Searches all tokens, or those of `[tokens]` bool."""
         rows = tf.shape(query_vectors)[0]
         block = tf.clip_by_value(_MAX_SIMILARITIES // tf.maximum(rows, 1), 1024, self.num_tokens)
 
         def merge(start: tf.Tensor, ids: tf.Tensor, scores: tf.Tensor) -> tuple[tf.Tensor, ...]:
             end = tf.minimum(start + block, self.num_tokens)
             vectors = tf.cast(self.vectors[start:end], tf.float32)
-            of_block = tf.math.top_k(
-                tf.matmul(query_vectors, vectors, transpose_b=True), tf.minimum(k_prime, end - start)
-            )
+            similarities = tf.matmul(query_vectors, vectors, transpose_b=True)
+            if allowed is not None:
+                similarities = tf.where(allowed[start:end], similarities, -float("inf"))
+            of_block = tf.math.top_k(similarities, tf.minimum(k_prime, end - start))
             scores = tf.concat([scores, of_block.values], axis=1)
             ids = tf.concat([ids, of_block.indices + start], axis=1)
             best = tf.math.top_k(scores, tf.minimum(k_prime, tf.shape(scores)[1]))
@@ -65,7 +82,8 @@ class ExactSearcher(TokenSearcher):
             shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, None]), tf.TensorShape([None, None])),
             parallel_iterations=1,
         )
-        return hits_from_padded(ids, scores, tf.ones_like(ids, tf.bool))
+        valid = tf.ones_like(ids, tf.bool) if allowed is None else scores > -float("inf")
+        return hits_from_padded(ids, scores, valid)
 
 
 def check_vectors(vectors: np.ndarray) -> None:

@@ -91,6 +91,9 @@ class ScannSearcher(TokenSearcher):
         self.int8: tuple[tf.Variable, ...] = ()
         if int8_vectors is not None:
             self.int8 = (_variable(int8_vectors, "int8_vectors"), _variable(multipliers, "multipliers"))
+        # As ScaNN has them in its own messages, for tokens that are scored one by one.
+        self.centres = _variable(centres.astype(np.float32), "centres")
+        self.codewords = _variable(codebook.astype(np.float32), "codewords")
         self.resource = _ScannResource(self, len(codebook))
 
     def vectors_of(self, tokens: tf.Tensor) -> tf.Tensor | None:
@@ -99,6 +102,18 @@ class ScannSearcher(TokenSearcher):
             return None
         vectors, multipliers = self.int8
         return tf.cast(tf.gather(vectors, tokens), tf.float32) / multipliers
+
+    def approximate_vectors(self, tokens: tf.Tensor) -> tf.Tensor:
+        """What the codes of `[any]` token ordinals stand for, or their int8 vectors, `[any, dim]` float32."""
+        vectors = self.vectors_of(tokens)
+        if vectors is not None:
+            return vectors
+        blocks, codewords, width = self.codewords.shape
+        codes = unpacked(tf.gather(self.codes, tokens), blocks)
+        places = tf.cast(codes, tf.int32) + tf.range(blocks) * codewords
+        residuals = tf.gather(tf.reshape(self.codewords, [blocks * codewords, width]), places)
+        centres = tf.gather(self.centres, tf.cast(tf.gather(self.leaf_of_token, tokens), tf.int32))
+        return centres + tf.reshape(residuals, [-1, blocks * width])[:, : self.dim]
 
     def _search(
         self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, row_lengths: tf.Tensor
@@ -170,8 +185,7 @@ class _ScannResource(tf.saved_model.experimental.TrackableResource):
 
     def _initialize(self) -> None:
         index = self._index
-        low, high = tf.bitwise.bitwise_and(index.codes, 15), tf.bitwise.right_shift(index.codes, 4)
-        codes = tf.reshape(tf.stack([low, high], axis=-1), [tf.shape(low)[0], -1])[:, : self._blocks]
+        codes = unpacked(index.codes, self._blocks)
         self._tensors_to_scann(
             {
                 "scann_config": index.config,
@@ -197,6 +211,12 @@ class _ScannResource(tf.saved_model.experimental.TrackableResource):
             "dp_norms": tf.constant(0.0),
         }
         return scann_ops.tensors_to_scann(**(absent | tensors), shared_name=self._shared_name)
+
+
+def unpacked(codes: tf.Tensor, blocks: int) -> tf.Tensor:
+    """Codes of `[tokens, ceil(blocks / 2)]` bytes, two in each: `[tokens, blocks]` uint8."""
+    low, high = tf.bitwise.bitwise_and(codes, 15), tf.bitwise.right_shift(codes, 4)
+    return tf.reshape(tf.stack([low, high], axis=-1), [tf.shape(low)[0], -1])[:, :blocks]
 
 
 def _variable(value: object, name: str) -> tf.Variable:

@@ -54,13 +54,30 @@ class ShardedSearcher(TokenSearcher):
     def _search(
         self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, row_lengths: tf.Tensor
     ) -> TokenHits:
-        ids, scores, first = [], [], 0
-        for shard in self.shards:
-            hits = shard.search(query_vectors, k_prime, leaves, row_lengths)
-            ids.append(hits.token_ids + first)
-            scores.append(hits.scores)
-            first += shard.num_tokens
-        ids, scores = tf.concat(ids, axis=1), tf.concat(scores, axis=1)
+        return self._merge(
+            [shard.search(query_vectors, k_prime, leaves, row_lengths) for shard in self.shards], k_prime
+        )
+
+    def _search_allowed(
+        self,
+        query_vectors: tf.Tensor,
+        k_prime: tf.Tensor,
+        leaves: tf.Tensor,
+        row_lengths: tf.Tensor,
+        allowed: tf.Tensor,
+    ) -> TokenHits:
+        of_shards = tf.split(allowed, [shard.num_tokens for shard in self.shards])
+        hits = [
+            shard.search_allowed(query_vectors, k_prime, leaves, row_lengths, of_shard)
+            for shard, of_shard in zip(self.shards, of_shards, strict=True)
+        ]
+        return self._merge(hits, k_prime)
+
+    def _merge(self, hits: Sequence[TokenHits], k_prime: tf.Tensor) -> TokenHits:
+        """The best `k_prime` of the hits of all shards."""
+        firsts = np.cumsum([0, *(shard.num_tokens for shard in self.shards[:-1])])
+        ids = tf.concat([own.token_ids + int(first) for own, first in zip(hits, firsts, strict=True)], axis=1)
+        scores = tf.concat([own.scores for own in hits], axis=1)
         best = tf.math.top_k(scores, tf.minimum(k_prime, tf.shape(scores)[1]))
         return hits_from_padded(
             tf.gather(ids, best.indices, batch_dims=1), best.values, best.values > -float("inf")

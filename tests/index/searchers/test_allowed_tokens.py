@@ -1,0 +1,85 @@
+"""Searching some of the tokens, as an index of only these would."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.support.numbers import rounding
+from xtr_tf.index.searchers import base, core
+from xtr_tf.index.searchers.opening import searcher_from_index
+
+K_PRIME = 40
+KINDS = {
+    "exact": {"kind": "exact", "dtype": "float32"},
+    "core": {"kind": "core", "num_leaves": 50},
+    "scann": {"kind": "scann", "num_leaves": 50},
+    "reordered": {"kind": "scann", "num_leaves": 50, "reordering": True},
+    "sharded": {"kind": "scann", "num_leaves": 50, "num_shards": 3},
+}
+# How much of the exact answer must be found: what codes and leaves lose.
+LEAST = {"exact": 1.0, "core": 0.97, "scann": 0.8, "reordered": 0.95, "sharded": 0.8}
+
+
+def search(searcher, queries, allowed, k_prime=K_PRIME):
+    run = tf.function(searcher.search_allowed)
+    lengths = tf.constant([len(queries)])
+    hits = run(tf.constant(queries), tf.constant(k_prime), tf.constant(0), lengths, tf.constant(allowed))
+    return [part.numpy() for part in hits]
+
+
+@pytest.mark.parametrize("limit", [0, 10**9], ids=["by leaves", "directly"])
+@pytest.mark.parametrize("share", [0.5, 0.02])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_best_of_the_allowed_tokens_are_found(
+    make_index, vectors, queries, monkeypatch, kind, share, limit
+):
+    for module in (base, core):
+        monkeypatch.setattr(module, "SCORED_DIRECTLY", limit)
+    allowed = np.random.default_rng(0).random(len(vectors)) < share
+    ids, scores, valid, cutoffs = search(searcher_from_index(make_index(**KINDS[kind])), queries, allowed)
+    assert allowed[ids[valid]].all()
+    exact = np.where(allowed, queries @ vectors.T, -np.inf)
+    wanted = min(K_PRIME, int(allowed.sum()))
+    expected = np.argsort(-exact, axis=1)[:, :wanted]
+    found = [len(set(row[mask]) & set(best)) for row, mask, best in zip(ids, valid, expected, strict=True)]
+    assert np.mean(found) / wanted >= LEAST[kind]
+    # About k' in a core index, exactly so many in others.
+    assert (valid.sum(axis=1) >= wanted).all() or kind == "core"
+    np.testing.assert_array_equal(cutoffs, np.where(valid, scores, np.inf).min(axis=1))
+    if kind == "exact":
+        np.testing.assert_allclose(cutoffs, np.sort(exact, axis=1)[:, -wanted], atol=rounding(32))
+
+
+def test_a_query_about_what_is_not_allowed(make_index, vectors, monkeypatch):
+    """None of the nearest tokens is allowed, so that more must be looked at than was retrieved."""
+    monkeypatch.setattr(base, "SCORED_DIRECTLY", 0)
+    query = vectors[:1]
+    similarities = (query @ vectors.T)[0]
+    allowed = similarities < np.quantile(similarities, 0.5)
+    ids, _, valid, _ = search(searcher_from_index(make_index(**KINDS["reordered"])), query, allowed)
+    assert valid.sum() == K_PRIME
+    best = np.argsort(-np.where(allowed, similarities, -np.inf))[:K_PRIME]
+    assert len(set(ids[0]) & set(best)) >= 0.9 * K_PRIME
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_token_is_allowed(make_index, queries, vectors, kind):
+    nothing = np.zeros(len(vectors), bool)
+    _, scores, valid, cutoffs = search(searcher_from_index(make_index(**KINDS[kind])), queries, nothing)
+    assert not valid.any()
+    assert (cutoffs == 0).all()
+    assert np.isneginf(scores).all()
+
+
+def test_codes_are_decoded_as_they_were_made(make_index):
+    from xtr_tf.index.anisotropic import decode
+
+    index = make_index(**KINDS["scann"])
+    packed = index.array("codes")
+    codes = np.stack([packed & 15, packed >> 4], axis=-1).reshape(len(packed), -1)
+    decoded = decode(codes, index.array("centres"), index.array("cells"), index.array("codebook"))
+    tokens = np.array([0, 3999, 17, 17])
+    ours = searcher_from_index(index).approximate_vectors(tf.constant(tokens)).numpy()
+    np.testing.assert_allclose(ours, decoded[tokens], atol=rounding(2))
