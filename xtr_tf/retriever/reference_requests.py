@@ -6,8 +6,9 @@ so that the encoder's rounding cannot reach the index; then what callers ask, st
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,12 +54,24 @@ def record_reference(
         signatures: Its functions by name.
         queries: Texts to ask for; none may be blank.
     """
-    recorder = _Recorder(retriever, signatures, queries)
-    recorder.record_encodings()
-    recorder.record_vector_searches()
-    recorder.record_text_searches()
+    with _graphs_as_they_are():
+        recorder = _Recorder(retriever, signatures, queries)
+        recorder.record_encodings()
+        recorder.record_vector_searches()
+        recorder.record_text_searches()
     defaults = {name: _defaults_of(function) for name, function in signatures.items()}
     return Reference(recorder.cases, defaults)
+
+
+@contextlib.contextmanager
+def _graphs_as_they_are() -> Iterator[None]:
+    """Keeps Grappler from rewriting graphs that run a few times: it would take longer than all the runs."""
+    before = tf.config.optimizer.get_experimental_options()
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False, **before})
 
 
 class _Recorder:

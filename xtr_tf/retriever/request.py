@@ -163,7 +163,7 @@ def with_parameters(
 
     traced.__name__ = function.__name__
     traced.__signature__ = signature  # type: ignore[attr-defined]
-    return tf.function(traced, input_signature=[*before, *(specs[name] for name in names)])
+    return tf.function(traced, input_signature=[*before, *(specs[name] for name in names)], autograph=False)
 
 
 def alike(values: tf.Tensor) -> bool:

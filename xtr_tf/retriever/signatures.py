@@ -85,8 +85,10 @@ def search_signatures(retriever: Retriever) -> dict[str, Any]:
     """Returns `serving_default`, `search`, `search_vectors`, `search_tokens` and `search_vectors_tokens`."""
     defaults = retriever.defaults
     default_request = SearchRequest.default(defaults)._replace(languages=None, filter=None)
+    # Traced once for the signatures that take parameters.
+    shared_search = tf.function(retriever.search, autograph=False)
 
-    @tf.function(input_signature=[QUERY])
+    @tf.function(input_signature=[QUERY], autograph=False)
     def serving_default(query: tf.Tensor) -> dict[str, tf.Tensor]:
         ids = retriever.query_ids(query)
         encoded = retriever.encode(ids)
@@ -105,14 +107,14 @@ def search_signatures(retriever: Retriever) -> dict[str, Any]:
         request = request.checked(tf.size(query))
         ids = require_text(retriever.query_ids(query), "query")
         encoded = retriever.weigh(retriever.encode(ids), ids, request.token_weights)
-        return _documents(retriever, retriever.search(encoded, request))
+        return _documents(retriever, shared_search(encoded, request))
 
     def search_vectors(
         encodings: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, request: SearchRequest
     ) -> dict[str, tf.Tensor]:
         request = request.checked(tf.shape(mask)[0])
         encoded = _checked_weights(_checked_vectors(encodings, mask), weights)
-        return _documents(retriever, retriever.search(encoded, request))
+        return _documents(retriever, shared_search(encoded, request))
 
     def search_tokens(query: tf.Tensor, request: SearchRequest) -> dict[str, tf.Tensor]:
         request = request.checked(tf.size(query))
@@ -217,15 +219,17 @@ def _token_hits(retriever: Retriever, queries: EncodedTexts, request: SearchRequ
 def text_signatures(retriever: Retriever) -> dict[str, Any]:
     """Returns `encode_query`, `encode_document` and `score`."""
 
-    @tf.function(input_signature=[QUERY])
+    @tf.function(input_signature=[QUERY], autograph=False)
     def encode_query(query: tf.Tensor) -> dict[str, tf.Tensor]:
         return _encode(retriever, retriever.query_ids(query))
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="document")])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="document")], autograph=False)
     def encode_document(document: tf.Tensor) -> dict[str, tf.Tensor]:
         return _encode(retriever, retriever.document_ids(document))
 
-    @tf.function(input_signature=[QUERY, tf.TensorSpec([None, None], tf.string, name="documents")])
+    @tf.function(
+        input_signature=[QUERY, tf.TensorSpec([None, None], tf.string, name="documents")], autograph=False
+    )
     def score(query: tf.Tensor, documents: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"scores": _score(retriever, query, documents)}
 

@@ -73,7 +73,7 @@ def search_tokens(
         same &= tf.reduce_all(filters == "")
 
     # As a call that is not inlined, a branch that is not taken costs one op instead of all of its ops.
-    @tf.function(experimental_attributes={"_noinline": True})
+    @tf.function(experimental_attributes={"_noinline": True}, autograph=False)
     def search_groups() -> tuple[tf.Tensor, ...]:
         return tuple(_search_groups(searcher, rows, lengths, request, allowed))
 
