@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 from xtr_tf.cli.app import app
 from xtr_tf.errors import InputError
+from xtr_tf.retriever.gate import OLD_FORMS
 from xtr_tf.retriever.reference_cases import REFERENCE_FILE
 
 
@@ -74,7 +76,11 @@ def test_no_model(tmp_path):
 
 def test_verify(exact_export, tmp_path):
     printed = run("verify", exact_export)
-    assert "search 11" in printed
+    assert printed.startswith("ok answers: ")
+    assert printed.count(",") == 9
+    assert re.search(r" search \d+,", printed)
+    assert "old form" not in printed
+    assert "op libraries: _sentencepiece_tokenizer.so" in printed
     copy = shutil.copytree(exact_export, tmp_path / "1")
     reference = json.loads((copy / REFERENCE_FILE).read_text())
     reference["cases"] = reference["cases"][:1]
@@ -83,11 +89,31 @@ def test_verify(exact_export, tmp_path):
         run("verify", copy)
 
 
-def test_verify_of_a_model_of_an_older_release(exact_export, tmp_path):
+@pytest.mark.parametrize("form", [1, 2])
+def test_verify_of_a_model_with_cases_of_an_old_form(exact_export, tmp_path, form):
+    """A bare list without tolerances, and one value of a parameter for all queries."""
     copy = shutil.copytree(exact_export, tmp_path / "1")
     reference = json.loads((copy / REFERENCE_FILE).read_text())
-    (copy / REFERENCE_FILE).write_text(json.dumps({**reference, "form": 2}))
-    with pytest.raises(InputError, match=r"^The model was exported by another release of xtr-tf.*not 3\.$"):
+    cases = [case for case in reference["cases"] if case["signature"] in ("score", "serving_default")]
+    cases[-1]["outputs"]["scores"]["values"][0] += 0.002
+    if form == 1:
+        content = [{name: case[name] for name in ("signature", "inputs", "outputs")} for case in cases]
+    else:
+        content = {**reference, "cases": cases, "form": 2}
+    (copy / REFERENCE_FILE).write_text(json.dumps(content))
+    result = CliRunner().invoke(app, ["verify", str(copy)])
+    printed = " ".join(result.stdout.split())
+    assert printed.startswith(f"old {OLD_FORMS[form]}")
+    assert "wrong `score`: `scores` differs in 1 of" in printed
+    assert "joined" not in printed.removeprefix(f"old {OLD_FORMS[form]}")
+    assert isinstance(result.exception, InputError)
+
+
+def test_verify_of_a_model_of_a_newer_release(exact_export, tmp_path):
+    copy = shutil.copytree(exact_export, tmp_path / "1")
+    reference = json.loads((copy / REFERENCE_FILE).read_text())
+    (copy / REFERENCE_FILE).write_text(json.dumps({**reference, "form": 4}))
+    with pytest.raises(InputError, match=r"that this xtr-tf does not know.* Received: form 4\.$"):
         run("verify", copy)
 
 

@@ -27,11 +27,11 @@ def coarse(queries: np.ndarray) -> np.ndarray:
 
 
 def token_hits(queries: np.ndarray) -> dict[str, np.ndarray]:
-    scores = coarse(queries).reshape(-1, len(TOKENS))
-    tokens = np.argsort(-scores, axis=1, kind="stable")[:, :50]
+    scores = coarse(queries)
+    tokens = np.argsort(-scores, axis=2, kind="stable")[:, :, :50]
     return {
         "token_ids": tokens,
-        "scores": np.take_along_axis(scores, tokens, axis=1),
+        "scores": np.take_along_axis(scores, tokens, axis=2),
         "documents": np.zeros_like(tokens),
     }
 
@@ -48,7 +48,7 @@ def test_the_spread_of_tokens_is_a_few_steps_of_the_tables():
     spread = slack.token_spread(token_hits, QUERIES, slack.moved_by(1e-6, QUERIES))
     assert STEP * 0.99 < spread < 4 * STEP
     exact = slack.token_spread(
-        lambda queries: {**token_hits(queries), "scores": np.zeros([24, 50], np.float32)},
+        lambda queries: {**token_hits(queries), "scores": np.zeros([6, 4, 50], np.float32)},
         QUERIES,
         slack.moved_by_ulps(QUERIES),
     )

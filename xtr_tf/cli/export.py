@@ -70,13 +70,15 @@ def verify(
     from rich.markup import escape
 
     from xtr_tf.errors import InputError
-    from xtr_tf.retriever.gate import verify_model
+    from xtr_tf.retriever.gate import OLD_FORMS, verify_model
     from xtr_tf.retriever.versions import latest_version
 
     directory = latest_version(model)
     console = Console()
     for _ in range(processes):
         report = verify_model(directory)
+        if report.form in OLD_FORMS:
+            console.print(f"[yellow]old[/] {OLD_FORMS[report.form]}", highlight=False, soft_wrap=True)
         if not report.passed:
             for problem in report.problems:
                 console.print(f"[red]wrong[/] {escape(problem)}", highlight=False)

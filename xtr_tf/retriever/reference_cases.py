@@ -18,8 +18,11 @@ from xtr_tf.errors import InputError
 
 # Next to the warm-up requests, in the directory that servers leave alone.
 REFERENCE_FILE = Path("assets.extra") / "reference_answers.json"
-# Third form: every parameter has a value for each query.
+# First form: a bare list of cases without tolerances. Second: a parameter has one value for all queries.
 FORM = 3
+#: Of cases in the first form, which say nothing of rounding.
+FIRST_SCORE_TOLERANCE = 1e-3
+_FIRST_VECTOR_TOLERANCE = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,10 +56,12 @@ class Reference:
     Attributes:
         cases: In the order in which they are replayed.
         defaults: Values of inputs that a request may leave out, by signature and name.
+        form: In which form it was written; what an older one does not say cannot be checked.
     """
 
     cases: Sequence[ReferenceCase]
     defaults: Mapping[str, Mapping[str, np.ndarray]]
+    form: int = FORM
 
 
 def write_reference(directory: Path, reference: Reference) -> None:
@@ -88,7 +93,7 @@ def read_reference(directory: Path) -> Reference:
     """Reads what a model is checked by.
 
     Raises:
-        InputError: There is nothing to read, or it was written by another release.
+        InputError: There is nothing to read, or it was written by a newer release.
     """
     file = directory / REFERENCE_FILE
     try:
@@ -103,16 +108,28 @@ def read_reference(directory: Path) -> Reference:
 
 
 def _reference(content: Any) -> Reference:
-    form = 1 if isinstance(content, list) else content["form"]
-    if form != FORM:
+    if isinstance(content, list):
+        return Reference([_first_case(entry) for entry in content], {}, form=1)
+    if not 2 <= content["form"] <= FORM:
         raise InputError(
-            "The model was exported by another release of xtr-tf, whose requests look different; export it "
-            f"again, or check it with that release. Received: reference answers of form {form}, not {FORM}."
+            "The model's reference answers are of a form that this xtr-tf does not know; check the model "
+            f"with the release that exported it. Received: form {content['form']}."
         )
     return Reference(
         [_case(entry) for entry in content["cases"]],
         {name: _from_fields(values) for name, values in content["defaults"].items()},
+        content["form"],
     )
+
+
+def _first_case(entry: Mapping[str, Any]) -> ReferenceCase:
+    case = _case({**entry, "tolerances": {}})
+    tolerances = {
+        name: _FIRST_VECTOR_TOLERANCE if name == "encodings" else FIRST_SCORE_TOLERANCE
+        for name, array in case.outputs.items()
+        if array.dtype.kind == "f"
+    }
+    return dataclasses.replace(case, tolerances=tolerances)
 
 
 def _case(entry: Mapping[str, Any]) -> ReferenceCase:
