@@ -33,7 +33,9 @@ def test_a_ranking_shows_texts_as_they_are(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["[sic]", "[/]"])
 def test_an_alignment_shows_pieces_as_they_are(text: str) -> None:
-    match = SimpleNamespace(query_piece=f"q{text}", document_piece=f"d{text}", retrieved=True, score=0.9)
+    match = SimpleNamespace(
+        query_piece=f"q{text}", document_piece=f"d{text}", retrieved=True, score=0.9, weight=1.0
+    )
     shown = printed(query._alignment((match,)))
     assert f"q{text}" in shown
     assert f"d{text}" in shown

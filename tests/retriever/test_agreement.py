@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from xtr_tf.errors import InputError
 from xtr_tf.retriever.agreement import differences, without_padding
 from xtr_tf.retriever.reference_cases import (
+    FIRST_SCORE_TOLERANCE,
     REFERENCE_FILE,
     Reference,
     ReferenceCase,
@@ -203,11 +206,18 @@ def test_cases_survive_the_disk(tmp_path):
             assert right[name].tolist() == array.tolist()
 
 
-@pytest.mark.parametrize(("content", "form"), [("[]", 1), ('{"form": 2}', 2), ('{"form": 9}', 9)])
-def test_other_forms(tmp_path, content, form):
+def test_an_old_form_says_nothing_of_rounding(tmp_path):
     (tmp_path / "assets.extra").mkdir()
-    (tmp_path / REFERENCE_FILE).write_text(content)
-    with pytest.raises(
-        InputError, match=rf"exported by another release.*; export it again.* form {form}, not 3\."
-    ):
+    scores = {"dtype": "float32", "shape": [1], "values": [0.5]}
+    case = {"signature": "score", "inputs": {}, "outputs": {"scores": scores}}
+    (tmp_path / REFERENCE_FILE).write_text(json.dumps([case]))
+    reference = read_reference(tmp_path)
+    assert reference.form == 1
+    assert reference.cases[0].tolerances == {"scores": FIRST_SCORE_TOLERANCE}
+
+
+def test_a_form_of_later(tmp_path):
+    (tmp_path / "assets.extra").mkdir()
+    (tmp_path / REFERENCE_FILE).write_text('{"form": 9}')
+    with pytest.raises(InputError, match=r"that this xtr-tf does not know.* Received: form 9\.$"):
         read_reference(tmp_path)
