@@ -38,6 +38,9 @@ def encode(
     skip_pieces: options.SkipPieces = None,
     min_norm: options.MinNorm = 0.0,
     max_tokens: options.MaxTokens = 0,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse a corpus with records that are no documents.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Encode a corpus into token vectors; run again to continue after an interruption."""
@@ -56,6 +59,7 @@ def encode(
             shard_characters=shard_characters,
             reuse=reuse,
             runner=staged(chosen_runner(runner, context.args), staging),
+            strict=strict,
         )
     print_encoding(report, out)
     next_command(f"xtr-tf index {out} --out INDEX")
@@ -86,3 +90,6 @@ def print_encoding(report: EncodingReport, out: Path) -> None:
     )
     for reason, count in manifest.skipped.items():
         typer.echo(f"skipped {count:,}: {reason} (first at {report.first_skipped[reason]})")
+    if manifest.skipped:
+        total = sum(manifest.skipped.values())
+        typer.echo(f"{total:,} records were skipped in all; --strict refuses such a corpus")
