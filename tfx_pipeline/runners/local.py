@@ -26,6 +26,7 @@ from tfx_pipeline.runners.local_output import quiet, run_lock
 from tfx_pipeline.unchanged import find_unchanged, remember
 from tfx_pipeline.withdrawal import note_moved_directories, withdrawn_contents
 from xtr_tf.errors import InputError
+from xtr_tf.files import storage_sentence
 from xtr_tf.progress import shown, track
 
 
@@ -225,5 +226,5 @@ def _first_cause(error: BaseException) -> str:
     """The sentence of the exception that began the chain, which is the one a user can act on."""
     while error.__cause__ is not None or error.__context__ is not None:
         error = error.__cause__ or error.__context__  # type: ignore[assignment]
-    lines = str(error).strip().splitlines()
+    lines = (storage_sentence(error, Path.cwd()) or str(error)).strip().splitlines()
     return lines[0] if lines else type(error).__name__

@@ -80,7 +80,8 @@ def verify(
             for problem in report.problems:
                 console.print(f"[red]wrong[/] {escape(problem)}", highlight=False)
             raise InputError(
-                "The model does not give the answers it was exported with. "
+                "The model does not give the answers it was exported with; copy it whole, or export it "
+                "again. "
                 f"Received: {str(directory)!r} ({len(report.problems)} problems)."
             )
         answers = ", ".join(f"{name} {count}" for name, count in sorted(report.cases.items()))

@@ -40,8 +40,8 @@ class BadRecords:
     """The records skipped so far, of which there may be only so many.
 
     Args:
-        limit: How many may be skipped before reading stops; between 0 and 1, which share of all records, which
-            is looked at when all are read.
+        limit: How many may be skipped before reading stops; between 0 and 1, which share of all records,
+            looked at when all are read.
 
     Attributes:
         count: Records skipped.
@@ -85,8 +85,8 @@ class BadRecords:
         every = self.count + usable
         if self._is_share and self.count > self._limit * every:
             raise InputError(
-                f"{self.count} of {every} records are bad, more than {self._limit:.1%}; fix the data, or raise "
-                f"`data.max_bad_records`. Received: {self._first}."
+                f"{self.count} of {every} records are bad, more than {self._limit:.1%}; fix the data, or "
+                f"raise `data.max_bad_records`. Received: {self._first}."
             )
         if self.count:
             _LOGGER.warning("Skipped %d bad records in all.", self.count)

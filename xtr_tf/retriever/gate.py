@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from xtr_tf.errors import InputError
+from xtr_tf.processes import child_environment, die_with_parent
 from xtr_tf.retriever.agreement import differences, without_padding
 from xtr_tf.retriever.reference_cases import Reference, ReferenceCase, read_reference
 from xtr_tf.runtime import SavedModelSession, SessionOptions, StatusError, release_free_memory
@@ -191,7 +192,12 @@ def verify_model(directory: str | os.PathLike[str]) -> GateReport:
     command = [sys.executable, "-m", __name__, os.fspath(directory)]
     try:
         process = subprocess.run(
-            command, capture_output=True, text=True, timeout=_SECONDS_ALLOWED, check=False
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS_ALLOWED,
+            check=False,
+            env=child_environment(),
         )
     except subprocess.TimeoutExpired:
         raise InputError(
@@ -212,6 +218,7 @@ def verify_model(directory: str | os.PathLike[str]) -> GateReport:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Replays one model and prints the report as a line of JSON."""
+    die_with_parent()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--rewrite-graph", action="store_true")

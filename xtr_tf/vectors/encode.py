@@ -79,7 +79,7 @@ def encode_corpus(
         reuse: An earlier directory; vectors of texts that have not changed are copied from it.
         runner: What runs the shards: `run_locally`, or a `BeamRunner`.
         on_progress: Called now and then while shards are encoded.
-        strict: Whether a record that is no document is refused, before anything is encoded, instead of skipped.
+        strict: Whether a record that is no document is refused before anything is encoded.
 
     Raises:
         InputError: If anything given cannot be used; nothing finished is lost.
@@ -179,7 +179,8 @@ def _check_nothing_skipped(reader: CorpusReader) -> None:
             for reason, count in reader.skipped.items()
         )
         raise InputError(
-            f"The corpus has records that are no documents; fix them, or encode without --strict. Received: {told}."
+            "The corpus has records that are no documents; fix them, or encode without --strict. "
+            f"Received: {told}."
         )
 
 
@@ -191,8 +192,8 @@ def _check_not_another_job(directory: Path, shards: Sequence[ShardPlan]) -> None
             entry = read_shard_entry(directory, path.name)
             if entry is not None and entry.key not in planned:
                 raise InputError(
-                    "This directory holds vectors of another corpus, encoder or settings that was not encoded to "
-                    "its end; choose a new one, or remove it. "
+                    "This directory holds vectors of another corpus, encoder or settings that was not encoded "
+                    "to its end; choose a new one, or remove it. "
                     f"Received: {str(directory)!r}, which holds {path.name!r}."
                 )
         return

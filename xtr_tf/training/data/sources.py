@@ -50,8 +50,8 @@ def _open(config: SourceConfig, bad_records: BadRecords) -> list[ExampleSource]:
 def open_datasets(config: SourceConfig, bad_records: BadRecords) -> list[Dataset]:
     """Opens queries, judgements and corpora to search.
 
-    A BEIR, MS MARCO or MIRACL folder brings its corpus; of any other training data the corpus is the documents
-    of its examples.
+    A BEIR, MS MARCO or MIRACL folder brings its corpus; of any other training data the corpus is the
+    documents of its examples.
     """
     format_, paths = _recognise(config)
     if format_ in FORMATS:
