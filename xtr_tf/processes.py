@@ -1,8 +1,8 @@
 """Child processes that end with their parent, however it ends.
 
-The parent gives a child `child_environment()`; the child calls `die_with_parent()` first thing, and the kernel
-does the rest (`PR_SET_PDEATHSIG`). A child sets that for itself, because code between fork and exec is not safe
-in a process with threads. Linux only; elsewhere nothing happens.
+The parent gives a child `child_environment()`; the child calls `die_with_parent()` first thing, and the
+kernel does the rest (`PR_SET_PDEATHSIG`). A child sets that for itself, because code between fork and exec is
+not safe in a process with threads. Linux only; elsewhere nothing happens.
 """
 
 from __future__ import annotations

@@ -192,8 +192,8 @@ def _check_not_another_job(directory: Path, shards: Sequence[ShardPlan]) -> None
             entry = read_shard_entry(directory, path.name)
             if entry is not None and entry.key not in planned:
                 raise InputError(
-                    "This directory holds vectors of another corpus, encoder or settings that was not encoded "
-                    "to its end; choose a new one, or remove it. "
+                    "This directory holds vectors of another corpus, encoder or settings that was not "
+                    "encoded to its end; choose a new one, or remove it. "
                     f"Received: {str(directory)!r}, which holds {path.name!r}."
                 )
         return
