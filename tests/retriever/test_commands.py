@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 from types import SimpleNamespace
 
@@ -81,6 +82,14 @@ def test_verify(exact_export, tmp_path):
     (copy / REFERENCE_FILE).write_text(json.dumps(reference))
     with pytest.raises(InputError, match=r"does not give the answers.*8 problems"):
         run("verify", copy)
+
+
+def test_a_fast_check_asks_every_signature_once(exact_export):
+    printed = run("verify", exact_export, "--check", "fast")
+    answers = re.search(r"answers: (.*)", printed.replace("\n", " "))[1]
+    counts = dict(re.findall(r"(\w+) (\d+)", answers.partition(" loaded")[0]))
+    assert set(counts.values()) == {"1"}
+    assert {"serving_default", "search", "explain", "encode_query"} <= counts.keys()
 
 
 def test_verify_of_a_model_of_an_older_release(exact_export, tmp_path):

@@ -10,7 +10,6 @@ import os
 import platform
 import shutil
 from collections.abc import Callable
-from enum import Enum
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +17,8 @@ from typing import Annotated
 import typer
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+
+from xtr_tf.cli.progress import Depth
 
 REINSTALL = "install the locked environment again (make clean setup), or xtr-tf with pip."
 _DISTRIBUTION = "xtr-tf"
@@ -33,13 +34,6 @@ class Finding:
     ok: bool
     detail: str
     remedy: str = ""
-
-
-class Depth(str, Enum):
-    """How closely to look."""
-
-    fast = "fast"
-    full = "full"
 
 
 def diagnose(directory: str | Path = ".", depth: Depth = Depth.fast) -> list[Finding]:

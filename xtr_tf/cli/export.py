@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xtr_tf.cli import options
-from xtr_tf.cli.progress import Quiet, next_command
+from xtr_tf.cli.progress import Depth, Quiet, next_command
 
 if TYPE_CHECKING:
     from xtr_tf.retriever.export import Export
@@ -69,6 +69,9 @@ def verify(
     processes: Annotated[
         int, typer.Option(min=1, help="Fresh processes to check in, one after the other.")
     ] = 1,
+    check: Annotated[
+        Depth, typer.Option(help="`fast`: one request of every signature; `full`: all that were recorded.")
+    ] = Depth.full,
     quiet: Quiet = False,
 ) -> None:
     """Load a model as TensorFlow Serving does, in a fresh process, and replay its reference answers."""
@@ -84,7 +87,7 @@ def verify(
     console = Console()
     for _ in range(processes):
         with shown(quiet=quiet), track("load in a fresh process and compare"):
-            report = verify_model(directory)
+            report = verify_model(directory, fast=check == Depth.fast)
         if not report.passed:
             for problem in report.problems:
                 console.print(f"[red]wrong[/] {escape(problem)}", highlight=False)
