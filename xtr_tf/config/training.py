@@ -94,7 +94,7 @@ class DataConfig:
     dev: tuple[SourceConfig, ...] = ()
     hard_negatives: int = 0
     language_temperature: float = 1.0
-    max_bad_records: float = 100
+    max_bad_records: float = 100.0
     teacher_vectors: tuple[str, ...] = ()
     teacher_texts: int = 64
 
