@@ -172,7 +172,7 @@ def _claimed(directory: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def _check_nothing_skipped(reader: CorpusReader) -> None:
+def _check_nothing_skipped(reader: Corpus) -> None:
     if reader.skipped:
         told = "; ".join(
             f"{count} with {reason} (first at {reader.first_skipped[reason]})"
