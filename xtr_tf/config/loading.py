@@ -144,14 +144,18 @@ def _nearest(name: str, known: list[str], prefix: str = "", whole: type | None =
     elsewhere = [path for path in _paths(whole) if path.rpartition(".")[2] == name] if whole else []
     if elsewhere:  # the right name in the wrong place
         return f"; did you mean {' or '.join(f'`{path}`' for path in elsewhere)}?"
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    if close:
-        return f"; did you mean `{prefix}{close[0]}`?"
     names = {path.rpartition(".")[2] for path in _paths(whole)} if whole else set()
-    close = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.75)
-    if close:
-        return _nearest(close[0], known, prefix, whole)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    far = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.75)
+    if far and far[0] not in known and (not near or _likeness(name, far[0]) > _likeness(name, near[0])):
+        return _nearest(far[0], known, prefix, whole)
+    if near:
+        return f"; did you mean `{prefix}{near[0]}`?"
     return f"; known are {', '.join(known)}."
+
+
+def _likeness(first: str, second: str) -> float:
+    return difflib.SequenceMatcher(None, first, second).ratio()
 
 
 def _paths(cls: type, prefix: str = "") -> list[str]:
