@@ -6,7 +6,7 @@ WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-index bench-serve bench-search bench-model claims gate-trial pin-images
+.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-index bench-serve bench-search bench-model claims gate-trial pin-images first-day
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,9 @@ IMAGE_FILES := $(wildcard serving/Dockerfile serving/tf_serving/Dockerfile tfx_p
 
 pin-images: ## Name the base images of Dockerfiles and manifests by their digests; needs the registries
 	@python3 tools/pin_images.py $(IMAGE_FILES)
+
+first-day: setup ## Bring data of one's own in four new languages, from an empty folder to a rollback
+	@$(PYTHON) -W ignore tools/first_day/run.py
 
 lock: ## Resolve pyproject.toml anew into both lock files
 	@tools/lock.sh

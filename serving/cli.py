@@ -17,7 +17,7 @@ from xtr_tf.errors import InputError, needs_extra
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from serving.client import Hit, Match, SearchResult
+    from serving.client import ClientError, Hit, Match, SearchResult
     from serving.server.model_server import ModelServer
     from serving.server.models.config import ModelConfig
     from serving.server.wire.credentials import TlsFiles
@@ -251,9 +251,7 @@ def query(
             contents = (*(("texts",) if with_text else ()), *(("fields",) if fields else ()))
             results = client.search_batch(text, options, "explain" if explain else "search", contents)
         except ClientError as error:
-            raise InputError(
-                f"{error.message.rstrip('.')}. Received: {error.code.name} from {server}."
-            ) from None
+            raise InputError(_sentence(error, server)) from None
     shown = (("text",) if explain or with_text else ()) + (("matches",) if explain else ())
     shown += ("fields",) if fields else ()
     if as_json:
@@ -275,6 +273,14 @@ def _read_token(file: Path) -> str:
     if not words:
         raise InputError(f"The file of the bearer token is empty. Received: {str(file)!r}.")
     return words[0]
+
+
+def _sentence(error: ClientError, server: str) -> str:
+    """What the server answered; whether it said what it received itself, or not."""
+    answer = f"{error.code.name} from {server}"
+    if "Received: " in error.message:
+        return f"{error.message.rstrip('.')} ({answer})."
+    return f"{error.message.rstrip('.')}. Received: {answer}."
 
 
 def _print_json(results: list[SearchResult], shown: tuple[str, ...]) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Callable
+import resource
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,26 @@ def built_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Calla
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     return lambda name, build: build_in_one_process(shared / "built_once" / name, build)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte; where none may be mounted, a folder in which files may not be larger."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True, check=False
+    )
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if mounted.returncode:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
+    try:
+        yield place
+    finally:
+        if mounted.returncode:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        else:
+            subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 @dataclasses.dataclass(frozen=True)

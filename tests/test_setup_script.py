@@ -109,6 +109,18 @@ def test_second_call_does_next_to_nothing(repository: Path) -> None:
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
 
 
+def test_an_environment_that_was_copied_is_made_again(checkout: Path, repository: Path) -> None:
+    """Its scripts point at the checkout it was copied from."""
+    provide(checkout, "uv", "echo called: $@ >&2; exit 1")
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    (checkout / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    (checkout / ".venv" / "bin" / "activate").write_text("VIRTUAL_ENV='/elsewhere/.venv'\n")
+    ended = set_up(checkout)
+    assert ended.returncode == 1  # the false uv
+    assert "setup: .venv was copied from another place; making it again" in ended.stderr
+    assert not (checkout / ".venv" / "bin" / "activate").exists()
+
+
 @pytest.mark.parametrize("arguments", [[], ["312"], ["3.12", "nightly"], ["3.12", "2.18", "more"]])
 def test_another_python_is_asked_for_by_its_version(repository: Path, arguments: list[str]) -> None:
     script = repository / "tools" / "other_python.sh"

@@ -5,25 +5,30 @@ Importing this file must not import TFX: a command imports what it needs when it
 
 from __future__ import annotations
 
-import datetime as dt
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
 
+from tfx_pipeline.cli_records import ConfigOption, lineage, load_settings, status
 from xtr_tf.cli.config import Overrides
-from xtr_tf.errors import InputError, needs_extra
+from xtr_tf.cli.progress import Quiet, next_command
+from xtr_tf.errors import needs_extra
 
 if TYPE_CHECKING:
     from tfx_pipeline.config import PipelineConfig
-    from tfx_pipeline.lineage import Lineage, RunRecord
-    from tfx_pipeline.provenance import Provenance
     from tfx_pipeline.runners.local import Outcome
 
 
 app = typer.Typer(help="Run, compile and inspect the TFX pipeline.", no_args_is_help=True)
+
+
+app.command()(status)
+app.command()(lineage)
 
 
 def register(parent: typer.Typer) -> None:
@@ -38,32 +43,136 @@ class Dag(str, Enum):
     refresh = "refresh"
 
 
-ConfigOption = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="Configuration of the pipeline (YAML).")
-]
 DagOption = Annotated[
     Dag, typer.Option(help="`full`: data, model, index. `refresh`: only the corpus changed.")
 ]
 
 
 @app.command()
-def run(config: ConfigOption = None, dag: DagOption = Dag.full, overrides: Overrides = None) -> None:
+def run(
+    config: ConfigOption = None,
+    dag: DagOption = Dag.full,
+    force: Annotated[bool, typer.Option("--force", help="Run although nothing changed.")] = False,
+    overrides: Overrides = None,
+    quiet: Quiet = False,
+) -> None:
     """Run the pipeline here; what did not change is taken from the cache, what was killed continues."""
     settings = load_settings(config, overrides or [])
     with needs_extra("The pipeline", "pipeline"):
-        from tfx_pipeline.runners.local import run_pipeline
+        from tfx_pipeline.preflight import check, metadata_file
+        from tfx_pipeline.unchanged import find_unchanged
+        from tfx_pipeline.withdrawal import note_moved_directories
+    # Before TFX is imported, which takes longer than to look whether there is anything to do.
+    check(settings, dag.value)
+    for note in note_moved_directories(settings, metadata_file(settings)):
+        typer.echo(note)
+    unchanged = None if force else find_unchanged(settings, dag.value, metadata_file(settings))
+    if unchanged is not None:
+        typer.echo(unchanged.sentence)
+        raise typer.Exit(2 if unchanged.refused else 0)
+    _run(settings, dag.value, quiet)
 
-    outcome = run_pipeline(settings, dag.value)
+
+def _run(settings: PipelineConfig, dag: Literal["full", "refresh"], hidden: bool) -> None:
+    from xtr_tf.progress import shown, track
+
+    with shown(quiet=hidden), track("start TFX"):
+        from tfx_pipeline.runners.local import InterruptedRunError, run_pipeline
+    try:
+        outcome = run_pipeline(settings, dag, force=True, hidden=hidden)
+    except InterruptedRunError as interruption:
+        typer.echo(f"xtr-tf: {interruption}", err=True)
+        raise typer.Exit(130) from None
     print_summary(settings, outcome)
     if not outcome.pushed:
         raise typer.Exit(2)
 
 
-def load_settings(config: Path | None, overrides: list[str]) -> PipelineConfig:
-    """Reads a pipeline's configuration; shared by the commands of this group."""
-    from tfx_pipeline.config import load_pipeline_config
+@app.command()
+def check(config: ConfigOption = None, dag: DagOption = Dag.full, overrides: Overrides = None) -> None:
+    """Check configuration, paths, schemas and languages in seconds; runs do it first."""
+    settings = load_settings(config, overrides or [])
+    with needs_extra("The pipeline", "pipeline"):
+        from tfx_pipeline import preflight
+    preflight.check(settings, dag.value)
+    languages = preflight.languages_of_schema(preflight.read_schema(settings, "corpus"))
+    typer.echo(f"ok: {settings.name} can run; languages: {', '.join(languages) or 'any'}")
 
-    return load_pipeline_config(config, overrides)
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="Folder to write the configuration and schemas into.")],
+    corpus: Annotated[Path, typer.Option(help="Documents: JSONL, TSV or Parquet, or a BEIR folder.")],
+    training: Annotated[Path, typer.Option(help="Judged queries: JSONL or TSV, or a BEIR folder.")],
+    eval_: Annotated[
+        Path | None,
+        typer.Option("--eval", help="Judged queries to judge models by; a tenth of the others unless given."),
+    ] = None,
+    encoder: Annotated[Path | None, typer.Option(help="Encoder that training starts from.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Start a pipeline for your own data: infer schemas, write a commented configuration."""
+    with needs_extra("The pipeline", "pipeline"):
+        from tfx_pipeline.first_steps import start_pipeline
+    from xtr_tf.progress import shown
+
+    with shown(quiet=quiet):
+        started = start_pipeline(folder, corpus, training, eval_, encoder)
+    for file in started.files:
+        typer.echo(f"wrote {_relative(str(file))}")
+    for kind, languages in started.languages.items():
+        typer.echo(f"languages of the {kind}: {', '.join(languages)}")
+    if encoder is None:
+        vocabulary = folder / "vocabulary.model"
+        next_command(f"xtr-tf tokenizer train {corpus} --vocabulary-size 8000 --out {vocabulary}")
+    next_command(f"xtr-tf pipeline run --config {started.config}")
+
+
+@app.command()
+def reject(
+    version: Annotated[int, typer.Argument(help="Number of the version to take back.")],
+    because: Annotated[str, typer.Option(help="Why; `status` and `lineage` show it.")],
+    config: ConfigOption = None,
+    overrides: Overrides = None,
+) -> None:
+    """Take a version back: servers lose sight of it, and no run builds on it or pushes it again."""
+    settings = load_settings(config, overrides or [])
+    with needs_extra("The pipeline", "pipeline"), _nobody_runs(settings):
+        from tfx_pipeline import withdrawal
+        from tfx_pipeline.preflight import metadata_file
+
+        taken = withdrawal.reject(settings, metadata_file(settings), version, because)
+    typer.echo(f"withdrawn: version {taken.number}, now in {withdrawal.WITHDRAWN_FOLDER}/{taken.number}")
+    newest = withdrawal.newest_present(Path(settings.serving_folder))
+    typer.echo(f"in production: {f'version {newest}' if newest else 'nothing'}")
+
+
+@app.command()
+def rollback(
+    because: Annotated[str, typer.Option(help="Why; `status` and `lineage` show it.")] = "rolled back.",
+    config: ConfigOption = None,
+    overrides: Overrides = None,
+) -> None:
+    """Go back to the version before the newest, for servers and for the next run."""
+    settings = load_settings(config, overrides or [])
+    with needs_extra("The pipeline", "pipeline"), _nobody_runs(settings):
+        from tfx_pipeline import withdrawal
+        from tfx_pipeline.preflight import metadata_file
+
+        taken, now = withdrawal.roll_back(settings, metadata_file(settings), because)
+    typer.echo(f"withdrawn: version {taken.number}, now in {withdrawal.WITHDRAWN_FOLDER}/{taken.number}")
+    typer.echo(f"in production: version {now}")
+    next_command("xtr-tf pipeline run --dag refresh --config CONFIG")
+
+
+@contextmanager
+def _nobody_runs(settings: PipelineConfig) -> Iterator[None]:
+    """Holds the pipeline's root meanwhile."""
+    from tfx_pipeline.config import absolute
+    from tfx_pipeline.runners.local_output import run_lock
+
+    with run_lock(Path(absolute(settings.root))):
+        yield
 
 
 def print_summary(config: PipelineConfig, outcome: Outcome) -> None:
@@ -86,123 +195,6 @@ def _relative(path: str) -> str:
     """A path as short as it can be typed here."""
     place = Path(path)
     return str(place.relative_to(Path.cwd())) if place.is_relative_to(Path.cwd()) else path
-
-
-RootOption = Annotated[
-    Path | None, typer.Option(metavar="FOLDER", help="The pipeline's root, instead of a configuration.")
-]
-
-_COLOURS = {"complete": "green", "failed": "red", "interrupted": "yellow"}
-_MARKS = {"COMPLETE": "[green]✓[/]", "CACHED": "[green]=[/]", "FAILED": "[red]✗[/]"}
-_SYSTEMS = {"xtr": "this model", "baseline": "latest blessed", "bm25": "BM25"}
-
-
-@app.command()
-def status(
-    config: ConfigOption = None,
-    root: RootOption = None,
-    last: Annotated[int, typer.Option(min=1, help="How many runs to show.")] = 5,
-    overrides: Overrides = None,
-) -> None:
-    """Show the last runs, what each component did, and what is in production."""
-    lineage = _open(config, root, overrides or [])
-    console = _console()
-    runs = lineage.runs()[-last:]
-    for run in runs:
-        console.print(f"[bold]{_when(run.run_id)}[/]  [{_COLOURS[run.state]}]{run.state}[/]")
-        if run is runs[-1]:
-            _print_components(console, run)
-    pushed = [
-        record.properties["pushed_destination"]
-        for record in lineage.artifacts("PushedModel")
-        if record.properties.get("pushed")
-    ]
-    console.print(f"\nin production: {pushed[-1] if pushed else 'nothing yet'}")
-    for kind in ("ModelBlessing", "InfraBlessing"):
-        for record in lineage.artifacts(kind)[-1:]:
-            blessed = "[green]blessed[/]" if record.properties.get("blessed") else "[red]not blessed[/]"
-            reasons = str(record.properties.get("reasons", "")).splitlines()
-            console.print(f"last {record.producer}: {blessed}; {' '.join(reasons)}")
-
-
-@app.command()
-def lineage(
-    model: Annotated[str, typer.Argument(help="A version that was pushed, or a model's artifact folder.")],
-    config: ConfigOption = None,
-    root: RootOption = None,
-    overrides: Overrides = None,
-) -> None:
-    """Tell what a model was made from, how good it is, and why it was (not) blessed."""
-    from tfx_pipeline.config import absolute
-    from tfx_pipeline.provenance import trace
-
-    _print_provenance(_console(), trace(_open(config, root, overrides or []), absolute(model)))
-
-
-def _open(config: Path | None, root: Path | None, overrides: list[str]) -> Lineage:
-    from tfx_pipeline.config import absolute, is_remote
-
-    place = str(root) if root else load_settings(config, overrides).root
-    if is_remote(place):
-        raise InputError(
-            f"Metadata of a pipeline in the cloud are Vertex AI's; look at its console. Received: {place}."
-        )
-    with needs_extra("The pipeline", "pipeline"):
-        from tfx_pipeline.lineage import METADATA_FILE, Lineage
-    return Lineage(Path(absolute(place), METADATA_FILE))
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console(highlight=False, soft_wrap=True)
-
-
-def _when(run_id: str) -> str:
-    """A run's id is the time it began."""
-    try:
-        return dt.datetime.fromisoformat(run_id).strftime("%Y-%m-%d %H:%M:%S")
-    except ValueError:
-        return run_id
-
-
-def _print_components(console: Console, run: RunRecord) -> None:
-    for component in run.components:
-        mark = _MARKS.get(component.state, "[yellow]?[/]")
-        note = "cached" if component.state == "CACHED" else f"{component.seconds:.1f} s"
-        console.print(f"  {mark} {component.component:28} {note}")
-
-
-def _print_provenance(console: Console, found: Provenance) -> None:
-    def line(name: str, text: str) -> None:
-        console.print(f"[bold]{name:12}[/] {text}")
-
-    line("model", found.model.uri)
-    line("pushed to", found.pushed or "nowhere")
-    for record in found.data:
-        fingerprint = str(record.properties.get("input_fingerprint", ""))
-        span = f", span {record.properties['span']}" if "span" in record.properties else ""
-        files = f" ({' '.join(fingerprint.split())})" if fingerprint else ""
-        line("data", f"{record.producer}: {record.uri}{span}{files}")
-    for record in found.schemas:
-        line(
-            "schema", f"{record.producer}: {record.uri}, SHA-256 {record.properties.get('sha256', 'unknown')}"
-        )
-    line("code", ", ".join(f"{name} {version}" for name, version in found.versions.items()) or "unknown")
-    for record in found.base_models:
-        line("base model", f"{record.producer or 'imported'}: {record.uri}")
-    if not found.base_models:
-        line("base model", "none, trained from random weights")
-    if found.report:
-        averages = (
-            f"{name} {found.averages[key]:.3f}" for key, name in _SYSTEMS.items() if key in found.averages
-        )
-        line(found.metric, ", ".join(averages))
-        line("", ", ".join(f"{language} {value:.3f}" for language, value in found.languages.items()))
-        line("report", f"{found.report}/report.html")
-    for judgement in found.judgements:
-        blessed = "[green]blessed[/]" if judgement.blessed else "[red]not blessed[/]"
-        line(judgement.judge, f"{blessed}; {' '.join(judgement.reasons)}")
 
 
 class Runner(str, Enum):

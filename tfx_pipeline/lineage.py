@@ -110,6 +110,16 @@ class Lineage:
         live = [artifact for artifact in found if artifact.state == mlmd.Artifact.LIVE]
         return [self._artifact(artifact) for artifact in sorted(live, key=lambda a: a.id)]
 
+    def latest_blessed_model(self) -> ArtifactRecord | None:
+        """What `LatestBlessedModelStrategy` gives to a run: the newest model with a blessing that holds."""
+        blessed = {
+            int(blessing.properties.get("current_model_id", 0))
+            for blessing in self.artifacts("ModelBlessing")
+            if blessing.properties.get("blessed")
+        }
+        models = [record for record in self.artifacts("Model") if record.id in blessed]
+        return models[-1] if models else None
+
     def outputs(self, execution_id: int) -> list[ArtifactRecord]:
         """What an execution gave, made by it or taken from the cache."""
         events = self._store.get_events_by_execution_ids([execution_id])

@@ -22,7 +22,7 @@ Nothing here knows where the pipeline runs; see `runners/`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 from tfx.components import (
@@ -43,6 +43,7 @@ from tfx.proto import example_gen_pb2, pusher_pb2, trainer_pb2
 from tfx.types import BaseChannel, Channel, standard_artifacts
 
 from tfx_pipeline.artifacts import DataGateArtifact
+from tfx_pipeline.code_version import COMPONENTS, code_of
 from tfx_pipeline.components.corpus_encoder import CorpusEncoder
 from tfx_pipeline.components.data_gate import DataGate
 from tfx_pipeline.components.index_builder import IndexBuilder
@@ -50,13 +51,14 @@ from tfx_pipeline.components.pusher import PushOnceExecutor
 from tfx_pipeline.components.retrieval_evaluator import RetrievalEvaluator
 from tfx_pipeline.components.retriever_exporter import RetrieverExporter
 from tfx_pipeline.components.serving_validator import ServingValidator
-from tfx_pipeline.config import PipelineConfig, absolute, content_hash, settings_to_json
+from tfx_pipeline.config import PipelineConfig, absolute, content_hash, is_remote, settings_to_json
 from tfx_pipeline.data.example_gen import (
     CorpusExecutor,
     RecordExecutor,
     TrainingExecutor,
     declare_fields,
 )
+from tfx_pipeline.data.sources import fingerprint, source_files
 from tfx_pipeline.data.splits import SPLIT
 from xtr_tf.config.loading import to_mapping
 from xtr_tf.model.folder import MANIFEST_FILE
@@ -67,7 +69,11 @@ Node = Any
 
 
 def create_pipeline(
-    config: PipelineConfig, dag: Dag = "full", metadata: Any = None, trainer_class: TrainerClass = Trainer
+    config: PipelineConfig,
+    dag: Dag = "full",
+    metadata: Any = None,
+    trainer_class: TrainerClass = Trainer,
+    withdrawn: Mapping[str, str] | None = None,
 ) -> Pipeline:
     """Makes the DAG.
 
@@ -76,6 +82,7 @@ def create_pipeline(
         dag: `full` (data, model, index) or `refresh` (corpus, index).
         metadata: Where the metadata store is; None where the runner has one of its own.
         trainer_class: What takes the place of TFX's Trainer where training is a job of its own.
+        withdrawn: Why versions were taken back, by what they were made of; see `withdrawal`.
     """
     data = _data(config, dag)
     blessed = _latest_blessed_model()
@@ -123,6 +130,7 @@ def create_pipeline(
         baseline_model=blessed.outputs["model"],
         infra_blessing=validator.outputs["blessing"],
         thresholds=settings_to_json(config.quality),
+        withdrawn=withdrawn,
     )
     pusher = Pusher(
         model=exporter.outputs["model"],
@@ -133,14 +141,35 @@ def create_pipeline(
         ),
         custom_executor_spec=executor_spec.ExecutorClassSpec(PushOnceExecutor),
     )
+    components = [*nodes, vectors, index, exporter, validator, evaluator, pusher]
+    _show_changes_to_the_cache(config, components)
     return Pipeline(
         pipeline_name=config.name,
         pipeline_root=absolute(config.root),
-        components=[*nodes, vectors, index, exporter, validator, evaluator, pusher],
+        components=components,
         enable_cache=True,
         metadata_connection_config=metadata,
         beam_pipeline_args=list(config.beam_args),
     )
+
+
+def _show_changes_to_the_cache(config: PipelineConfig, nodes: Iterable[Node]) -> None:
+    """Makes our code, and the content of input files, part of what TFX's cache compares.
+
+    TFX compares inputs and properties of a component; whatever stands here is one property more. Of input
+    files it looks at size and time only, and not at queries and documents that judgements are joined with.
+    """
+    judged, documents = config.training_data, config.corpus
+    inputs = {
+        "TrainingGen": (judged.folder, [judged.train, judged.eval]),
+        "CorpusGen": (documents.folder, [documents.files]),
+    }
+    for node in nodes:
+        if node.id in COMPONENTS:
+            node.spec.exec_properties["code"] = code_of(node.id)
+        if node.id in inputs and not is_remote(inputs[node.id][0]):
+            folder, patterns = inputs[node.id]
+            node.spec.exec_properties["content"] = fingerprint(source_files(absolute(folder), patterns))
 
 
 @dataclasses.dataclass(frozen=True)

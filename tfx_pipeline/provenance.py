@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tfx_pipeline.data.sources import SourceFile
 from tfx_pipeline.lineage import ArtifactRecord, Lineage
 from xtr_tf.retriever.model_card import MODEL_CARD_FILE
 from xtr_tf.version import __version__
@@ -37,13 +38,34 @@ class Judgement:
 
 
 @dataclasses.dataclass(frozen=True)
+class DataSource:
+    """What examples were read from.
+
+    Attributes:
+        producer: Id of the component that read it.
+        folder: The input's folder.
+        span: Which, or "".
+        records: How many by split.
+        files: With sizes and hashes; none if the folder is remote.
+    """
+
+    producer: str
+    folder: str
+    span: str
+    records: Mapping[str, int]
+    files: tuple[SourceFile, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Provenance:
     """Answers about one model.
 
     Attributes:
         model: The artifact.
         pushed: Where it was pushed to, or "".
+        withdrawn: Why it was taken back, or "".
         data: Examples it was made from: training data and corpus.
+        sources: The files that they were read from.
         schemas: That the data gate held them to.
         base_models: Models it started from, nearest first.
         versions: Of the code and the packages that made it.
@@ -56,7 +78,9 @@ class Provenance:
 
     model: ArtifactRecord
     pushed: str
+    withdrawn: str
     data: tuple[ArtifactRecord, ...]
+    sources: tuple[DataSource, ...]
     schemas: tuple[ArtifactRecord, ...]
     base_models: tuple[ArtifactRecord, ...]
     versions: Mapping[str, str]
@@ -93,7 +117,9 @@ def trace(lineage: Lineage, path: str) -> Provenance:
     return Provenance(
         model=model,
         pushed=str(pushes[-1].properties["pushed_destination"]) if pushes else "",
+        withdrawn=str(pushes[-1].properties.get("withdrawn", "")) if pushes else "",
         data=data,
+        sources=tuple(map(_source, data)),
         schemas=tuple(schema for examples in data for schema in _schemas(lineage, examples)),
         base_models=tuple(
             record for record in sources if record.type == "Model" and record.producer != "Trainer"
@@ -104,6 +130,18 @@ def trace(lineage: Lineage, path: str) -> Provenance:
         languages=_figures(evaluation, "language_"),
         report=evaluation.uri if evaluation else "",
         judgements=_judgements(results),
+    )
+
+
+def _source(examples: ArtifactRecord) -> DataSource:
+    properties = examples.properties
+    files = json.loads(str(properties.get("sources", "[]")))
+    return DataSource(
+        examples.producer,
+        str(properties.get("folder", examples.uri)),
+        str(properties.get("span", "")),
+        json.loads(str(properties.get("records", "{}"))),
+        tuple(SourceFile(**own) for own in files),
     )
 
 

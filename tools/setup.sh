@@ -55,7 +55,8 @@ fi
 [ $# -eq 0 ] || fail "unknown option, the only one is --uv. Received: $*"
 [ -f "$LOCK" ] || fail "$LOCK is missing; restore it with git checkout $LOCK."
 
-want=$(cat "$LOCK" pyproject.toml .python-version tools/setup.sh | sha256sum | cut -d' ' -f1)
+# The path is part of it: scripts and the editable install in a copied .venv point at the checkout it was copied from.
+want=$({ cat "$LOCK" pyproject.toml .python-version tools/setup.sh; echo "$ROOT"; } | sha256sum | cut -d' ' -f1)
 is_current() { [ -x "$VENV/bin/python" ] && [ "$(cat "$VENV/.lock-hash" 2>/dev/null)" = "$want" ]; }
 is_current && exit 0
 
@@ -76,6 +77,10 @@ if [ ! -d "$VENV" ] && [ "$free_mb" -lt "$NEEDED_MB" ]; then
 fi
 
 uv=$(find_uv)
+if [ -f "$VENV/bin/activate" ] && [[ $(<"$VENV/bin/activate") != *"$ROOT/$VENV"* ]]; then
+  echo "setup: $VENV was copied from another place; making it again" >&2
+  rm -rf "$VENV"
+fi
 if [ ! -x "$VENV/bin/python" ] || ! "$VENV/bin/python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 10))' 2>/dev/null; then
   rm -rf "$VENV"
   "$uv" venv --quiet --python 3.10 "$VENV" ||

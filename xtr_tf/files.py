@@ -2,11 +2,15 @@
 
 Content is written under a hidden name next to its destination, flushed to the disk, and renamed. A
 process that is killed leaves at most a hidden name that ends with `.partial`, which nothing takes
-for the real thing and the next writer may remove. Knows nothing of what the files hold.
+for the real thing and the next writer of the same name removes. What the file system refuses is said with the
+path, what was needed and what is free (`StorageError`). Knows nothing of what the files hold.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import glob
 import hashlib
 import os
 import shutil
@@ -24,7 +28,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Writes a file, replacing one that is there."""
     unfinished = _unfinished(path)
     try:
-        with unfinished.open("wb") as file:
+        with writing(path, needed=len(content)), unfinished.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -54,11 +58,15 @@ def atomic_directory(path: Path, overwrite: bool = False) -> Iterator[Path]:
         ...     (folder / "weights").write_bytes(weights)
     """
     _check_may_write(path, overwrite)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = _unfinished(path)
-    unfinished.mkdir()
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(path)
+        unfinished = _unfinished(path)
+        unfinished.mkdir()
+    claim = _claim(unfinished)
     try:
-        yield unfinished
+        with writing(path):
+            yield unfinished
         for content in unfinished.rglob("*"):
             _flush(content)
         _flush(unfinished)
@@ -73,6 +81,8 @@ def atomic_directory(path: Path, overwrite: bool = False) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
+    finally:
+        os.close(claim)
     _flush(path.parent)
 
 
@@ -135,7 +145,108 @@ def _check_may_write(directory: Path, overwrite: bool) -> None:
 
 
 def _unfinished(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
+    """A hidden name that says which process writes it."""
+    return path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.partial")
+
+
+def _sweep(path: Path) -> None:
+    """Removes what killed writers of the same name have left; one that is alive keeps its own."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
+        process = left.name.removesuffix(".partial").rpartition(".")[2].partition("-")[0]
+        if process.isdecimal() and Path("/proc", process).exists():
+            continue
+        try:
+            claim = _claim(left)
+        except (BlockingIOError, FileNotFoundError):
+            continue
+        shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+        os.close(claim)
+
+
+def _claim(path: Path) -> int:
+    """Locks a file or folder until the descriptor is closed, or the process ends."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+class StorageError(OSError):
+    """The file system refused to write; the message is a sentence with the path, and what to do."""
+
+
+@contextmanager
+def writing(path: Path, needed: int | None = None) -> Iterator[None]:
+    """Turns what the file system refuses in the block, also through TensorFlow, into a `StorageError`.
+
+    Args:
+        path: What is written.
+        needed: Its size, if it is known.
+    """
+    try:
+        yield
+    except Exception as error:
+        sentence = storage_sentence(error, path, needed)
+        if sentence is None:
+            raise
+        raise StorageError(sentence) from error
+
+
+_NO_SPACE = {errno.ENOSPC: "No space left", errno.EDQUOT: "quota exceeded", errno.EFBIG: "File too large"}
+_NO_WRITING = {errno.EROFS: "Read-only file system", errno.EACCES: "Permission denied"}
+
+
+def storage_sentence(error: BaseException, path: Path | None = None, needed: int | None = None) -> str | None:
+    """What there is to say of an error of the file system; None if it is none, or has been said already.
+
+    Args:
+        error: An `OSError`, or what TensorFlow makes of one.
+        path: What was being written, if the error does not name it.
+        needed: Its size, if it is known.
+    """
+    if isinstance(error, StorageError):
+        return None
+    number = _error_number(error)
+    named = getattr(error, "filename", None)
+    place = Path(os.fsdecode(named)) if isinstance(named, str | bytes) else path
+    if number is None or place is None:
+        return None
+    if number in _NO_SPACE:
+        free = shutil.disk_usage(_existing(place)).free
+        wanted = f"{_size(needed)} are needed and " if needed is not None else ""
+        limit = "A limit for files or a quota is reached" if number != errno.ENOSPC else "The disk is full"
+        return (
+            f"{limit}: {wanted}{_size(free)} are free; make room and run the same command again, nothing "
+            f"half written is left behind. Received: {str(place)!r}."
+        )
+    if number == errno.EROFS:
+        return f"The file system is read-only; choose another place. Received: {str(place)!r}."
+    return f"Writing there is not permitted; change the permissions or the place. Received: {str(place)!r}."
+
+
+def _error_number(error: BaseException) -> int | None:
+    known = {**_NO_SPACE, **_NO_WRITING}
+    if isinstance(error, OSError):
+        if error.errno is None and str(error).endswith(" written"):  # NumPy's, of an array that did not fit
+            return errno.ENOSPC
+        return error.errno if error.errno in known else None
+    if type(error).__module__.partition(".")[0] == "tensorflow":
+        return next((number for number, words in known.items() if words in str(error)), None)
+    return None
+
+
+def _existing(path: Path) -> Path:
+    return next(place for place in (path, *path.absolute().parents) if place.exists())
+
+
+def _size(count: float) -> str:
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count:.0f} bytes"
 
 
 def _flush(path: Path) -> None:

@@ -28,7 +28,8 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 def test_import_then_export_then_inspect(golden: Any, tmp_path: Path) -> None:
     imported = run_command("checkpoint", "import", golden.path("released_xtr"), "--out", tmp_path / "encoder")
-    assert (imported.returncode, imported.stderr.strip()) == (0, "")
+    following = f"next: xtr-tf encode CORPUS --model {tmp_path / 'encoder'} --out VECTORS"
+    assert (imported.returncode, imported.stderr.strip()) == (0, following)
     assert "2 layers, 16 wide, 3 heads, gated-gelu, 96 pieces, projection to 128" in imported.stdout
     exported = run("export", tmp_path / "encoder", "--out", tmp_path / "exported")
     assert (exported.returncode, exported.stderr.strip()) == (0, "")

@@ -69,6 +69,19 @@ def test_a_library_that_does_not_load_is_a_finding() -> None:
     assert (finding.ok, finding.detail) == (False, "undefined symbol: abc")
 
 
+def test_a_fast_look_needs_no_python_tensorflow(fresh_python) -> None:
+    script = (
+        "import sys\n"
+        "from xtr_tf.cli.doctor import diagnose\n"
+        "findings = diagnose()\n"
+        "print({own.subject: own.detail for own in findings if own.subject.endswith(' ops')})\n"
+        "print('tensorflow' in sys.modules)\n"
+    )
+    libraries, imported = fresh_python(script).strip().splitlines()
+    assert libraries == str({"tensorflow_text ops": "2 libraries load", "scann ops": "1 library loads"})
+    assert imported == "False"
+
+
 def test_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     usage = type("usage", (), {"free": 10 * 2**20})
     monkeypatch.setattr(diagnosis.shutil, "disk_usage", lambda _: usage)

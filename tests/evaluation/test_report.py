@@ -137,6 +137,20 @@ def page(content: dict[str, Any]) -> str:
     return render_html(content)
 
 
+def test_figures_of_every_language_are_shown(content: dict[str, Any], page: str) -> None:
+    markdown = render_markdown(content).partition("### By language")[2].partition("\n## ")[0]
+    header = next(line for line in markdown.splitlines() if line)
+    assert header == "|  | metric | queries | XTR | ColBERT scoring | production/7 | BM25 |"
+    table = page.partition("<h3>By language</h3>")[2].partition("</table>")[0]
+    for row in content["languages"]:
+        value = formatting.points(row["figures"]["xtr"]["nDCG@10"]["value"])
+        for text in (markdown, table):
+            (line,) = (
+                own for own in re.split("</tr>|\n\\|", text) if formatting.language(row["name"]) in own
+            )
+            assert value in line
+
+
 def test_headline_says_what_came_out(content: dict[str, Any]) -> None:
     assert headline(content) == (
         "XTR reaches 70.0 nDCG@10 on average over 11 datasets, production/7 65.0. Of 11 datasets XTR is "

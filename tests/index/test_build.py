@@ -161,7 +161,7 @@ def garbage(folder):
         (truncate, r"`codes.npy` of the token index should have \d+ bytes"),
         (remove, "no such file"),
         (unfinished, "no finished token index"),
-        (foreign, "Only version 1 of xtr-token-index can be read"),
+        (foreign, "A token index is needed, which `xtr-tf index` writes"),
         (newer, "version 99"),
         (garbage, "manifest of the token index is damaged"),
     ],

@@ -89,6 +89,14 @@ def test_verify(exact_export, tmp_path):
         run("verify", copy)
 
 
+def test_a_fast_check_asks_every_signature_once(exact_export):
+    printed = run("verify", exact_export, "--check", "fast")
+    answers = re.search(r"answers: (.*)", printed.replace("\n", " "))[1]
+    counts = dict(re.findall(r"(\w+) (\d+)", answers.partition(" loaded")[0]))
+    assert set(counts.values()) == {"1"}
+    assert {"serving_default", "search", "explain", "encode_query"} <= counts.keys()
+
+
 @pytest.mark.parametrize("form", [1, 2])
 def test_verify_of_a_model_with_cases_of_an_old_form(exact_export, tmp_path, form):
     """A bare list without tolerances, and one value of a parameter for all queries."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfx_pipeline.runners.local import run_locally
+from tfx_pipeline.runners.local import InterruptedRunError, run_locally
 from tfx_pipeline.runners.local_output import run_lock
 from xtr_tf.errors import InputError
 
@@ -47,10 +47,21 @@ def test_run_shows_a_line_a_component_and_keeps_noise_in_the_log(
 
 def test_a_failing_component_is_one_sentence(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
     with pytest.raises(
-        InputError, match=r"The component Shout failed: The text must not be wrong\. Received: wrong\."
+        InputError,
+        match=r"The component Shout failed: The text must not be wrong\. Received: wrong \(log: .*\.log\)\.$",
     ):
         run_locally(toy_pipeline(tmp_path, "wrong"), tmp_path)
     assert "✗ Shout" in capfd.readouterr().out
+
+
+def test_an_interruption_says_where_it_stands(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
+    with pytest.raises(
+        InterruptedRunError, match=r"stopped in Shout; what was finished is kept.*goes on from"
+    ):
+        run_locally(toy_pipeline(tmp_path, "stop"), tmp_path)
+    assert "‖ Shout" in capfd.readouterr().out
+    with run_lock(tmp_path):
+        pass
 
 
 def _hold(root: Path, held: multiprocessing.Event, release: multiprocessing.Event) -> None:  # type: ignore

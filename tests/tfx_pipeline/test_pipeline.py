@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from tfx_pipeline.config import PipelineConfig
 from tfx_pipeline.lineage import Lineage
 from tfx_pipeline.pipeline import create_pipeline
-from tfx_pipeline.runners.local import Outcome, metadata_file, run_pipeline
+from tfx_pipeline.preflight import metadata_file
+from tfx_pipeline.runners.local import Outcome, run_pipeline
 from xtr_tf.errors import InputError
 
 DATA_NODES = {
@@ -129,15 +130,26 @@ def test_a_refresh_without_a_blessed_model_is_refused(config: PipelineConfig, tm
     ("override", "sentence"),
     [
         ("corpus.foldr=x", "did you mean `corpus.folder`"),
+        ("schema=x", "did you mean `training_data.schema` or `corpus.schema`?"),
+        ("training_drft=0.2", "did you mean `gate.training_drift`?"),
+        (
+            "corpus.files=none.jsonl",
+            "`corpus.files` fits no file in `corpus.folder`, examples/atlas; check both",
+        ),
+        ("training_data.eval=none.tsv", "`training_data.eval` fits no file in `training_data.folder`"),
+        ("corpus.schema=examples", "`corpus.schema` is the folder of a file schema.pbtxt"),
         ("corpus.folder=nowhere", "`corpus.folder` must be a folder that exists"),
         ("run.tokenizer.model=none.model", "make one with `xtr-tf tokenizer train`"),
         ("root=gs://bucket/root", "compile it for a remote one"),
         ("run.data.train=[{path: a.jsonl}]", "set by `training_data` and `corpus`"),
     ],
 )
-def test_bad_configurations_are_one_sentence(repository: Path, override: str, sentence: str) -> None:
+def test_bad_configurations_are_one_sentence(
+    repository: Path, override: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from xtr_tf.cli.app import app
 
+    monkeypatch.chdir(repository)
     file = repository / "examples" / "configs" / "atlas_pipeline.yaml"
     result = CliRunner().invoke(app, ["pipeline", "run", "--config", str(file), "--set", override])
     assert isinstance(result.exception, InputError)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tfx_pipeline.code_version import COMPONENTS
 from tfx_pipeline.lineage import METADATA_FILE, Lineage
 from tfx_pipeline.provenance import trace
+from tfx_pipeline.unchanged import find_unchanged
 from xtr_tf.cli.app import app
 from xtr_tf.errors import InputError
+from xtr_tf.files import sha256_of
 
 
 def run_command(*words: str) -> str:
@@ -52,6 +56,42 @@ def test_the_commands_tell_it(pipeline_config: Any, pipeline_outcome: Any) -> No
     for wanted in ("TrainingGen", "CorpusSchema", "tensorflow 2.16", "none, trained from random weights"):
         assert wanted in told
     assert "ServingValidator blessed; The model loaded in" in told
+    assert "CorpusGen: corpus 40 records, span 1, from" in told
+    corpus = Path(pipeline_config.corpus.folder, "span-1", "corpus.jsonl")
+    assert f"span-1/corpus.jsonl, {corpus.stat().st_size:,} bytes, SHA-256 {sha256_of(corpus)}" in told
+    assert re.search(r"span-1/queries.jsonl, [\d,]+ bytes, SHA-256 [0-9a-f]{64}", told)
+
+
+def test_a_run_with_nothing_changed_does_not_start(pipeline_config: Any, pipeline_outcome: Any) -> None:
+    for dag in ("full", "refresh"):
+        found = find_unchanged(pipeline_config, dag, Path(pipeline_config.root, METADATA_FILE))
+        assert found is not None
+        assert found.pushed == pipeline_outcome.pushed
+        assert found.sentence.startswith(f"Nothing changed since version {Path(found.pushed).name} was made")
+    sharper = dataclasses.replace(
+        pipeline_config, quality=dataclasses.replace(pipeline_config.quality, min_average=0.5)
+    )
+    assert find_unchanged(sharper, "refresh", Path(pipeline_config.root, METADATA_FILE)) is None
+    longer = dataclasses.replace(
+        pipeline_config,
+        run=dataclasses.replace(
+            pipeline_config.run, training=dataclasses.replace(pipeline_config.run.training, steps=4)
+        ),
+    )
+    assert find_unchanged(longer, "full", Path(pipeline_config.root, METADATA_FILE)) is None
+    assert find_unchanged(longer, "refresh", Path(pipeline_config.root, METADATA_FILE)) is not None
+
+
+def test_code_is_part_of_what_the_cache_compares(
+    pipeline_config: Any, pipeline_outcome: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfx_pipeline import unchanged
+    from tfx_pipeline.pipeline import create_pipeline
+
+    nodes = {node.id: node for node in create_pipeline(pipeline_config).components}
+    assert all(len(nodes[name].exec_properties["code"]) == 24 for name in COMPONENTS)
+    monkeypatch.setattr(unchanged, "code_of", lambda component: "another")
+    assert find_unchanged(pipeline_config, "refresh", Path(pipeline_config.root, METADATA_FILE)) is None
 
 
 def test_places_without_records(pipeline_config: Any, pipeline_outcome: Any, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -17,7 +18,9 @@ from small_atlas import copy_vocabulary, read_corpus, small_config, write_corpus
 
 from tfx_pipeline.config import PipelineConfig
 from tfx_pipeline.lineage import ArtifactRecord, Lineage
-from tfx_pipeline.runners.local import Outcome, metadata_file, run_pipeline
+from tfx_pipeline.preflight import metadata_file
+from tfx_pipeline.runners.local import Outcome, run_pipeline
+from tfx_pipeline.withdrawal import roll_back
 from xtr_tf.config.loading import to_mapping
 from xtr_tf.errors import InputError
 
@@ -44,7 +47,12 @@ def latest(config: PipelineConfig, kind: str) -> ArtifactRecord:
 def test_nothing_changed_then_the_corpus_then_the_thresholds(config: PipelineConfig) -> None:
     first = run_pipeline(config)
     versions = set(Path(config.serving_folder).iterdir())
-    again = run_pipeline(config)
+    for dag in ("full", "refresh"):
+        again = run_pipeline(config, dag)
+        assert again.unchanged
+        assert again.components == ()
+        assert again.pushed == first.pushed
+    again = run_pipeline(config, force=True)
     assert ran(again) == ALWAYS_RUN | {"RetrievalEvaluator", "Pusher"}
     assert again.pushed == first.pushed
     assert set(Path(config.serving_folder).iterdir()) == versions
@@ -58,7 +66,8 @@ def test_nothing_changed_then_the_corpus_then_the_thresholds(config: PipelineCon
     vectors, index = latest(config, "xtr.TokenVectors"), latest(config, "xtr.TokenIndex")
     assert (vectors.properties["documents_encoded"], vectors.properties["documents_reused"]) == (1, 39)
     assert index.properties["refreshes"] == 1
-    assert run_pipeline(config, "refresh").pushed == refreshed.pushed
+    assert run_pipeline(config, "refresh").unchanged
+    assert run_pipeline(config, "refresh", force=True).pushed == refreshed.pushed
 
     versions = set(Path(config.serving_folder).iterdir())
     corpus[1]["text"] = "Nothing of interest."
@@ -68,6 +77,30 @@ def test_nothing_changed_then_the_corpus_then_the_thresholds(config: PipelineCon
     assert refused.pushed == ""
     assert any("1.000" in reason for reason in refused.reasons)
     assert set(Path(config.serving_folder).iterdir()) == versions
+
+
+def test_a_rollback_sticks(config: PipelineConfig) -> None:
+    """Push 1, push 2 of another encoder, roll back, refresh: built on 1, pushed as 3."""
+    first = run_pipeline(config)
+    trained_more = with_training(config, steps=5)
+    second = run_pipeline(trained_more)
+    assert Path(second.pushed).name > Path(first.pushed).name
+    roll_back(config, metadata_file(config), "it finds nothing.")
+    assert run_pipeline(trained_more).unchanged  # what was rolled back is not pushed again
+    kept = run_pipeline(trained_more, force=True)
+    assert kept.pushed == ""
+    assert any("it finds nothing" in reason for reason in kept.reasons)
+
+    data = Path(config.corpus.folder)
+    corpus = read_corpus(data)
+    write_corpus(data, 2, [*corpus, {**corpus[0], "_id": "new", "text": "A new document."}])
+    third = run_pipeline(trained_more, "refresh")
+    assert Path(third.pushed).name > Path(second.pushed).name
+    fingerprints = [
+        json.loads(Path(place, "model_card.json").read_text())["encoder"]["fingerprint"]
+        for place in (first.pushed, third.pushed)
+    ]
+    assert fingerprints[0] == fingerprints[1]
 
 
 def test_bad_data_stop_before_training(config: PipelineConfig) -> None:

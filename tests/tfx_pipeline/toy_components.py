@@ -13,4 +13,6 @@ def Produce(text: tfx.dsl.components.Parameter[str]) -> tfx.dsl.components.Outpu
 def Shout(said: str) -> tfx.dsl.components.OutputDict(shouted=str):  # type: ignore
     if "wrong" in said:
         raise ValueError("The text must not be wrong. Received: wrong.")
+    if said == "stop":
+        raise KeyboardInterrupt
     return {"shouted": said.upper()}

@@ -49,6 +49,18 @@ def uninterrupted(base_run, tmp_path_factory) -> Path:
     return train(dataclasses.replace(base_run, training=training))
 
 
+def test_too_few_examples_are_refused(tiny_run, tmp_path):
+    pair = {"query": "where?", "language": "en", "positive": "here"}
+    (tmp_path / "pairs.jsonl").write_text(json.dumps(pair) + "\n{}\n")
+    run = tiny_run()
+    data = dataclasses.replace(run.data, train=(SourceConfig(str(tmp_path / "pairs.jsonl")),))
+    with pytest.raises(InputError, match="Received: 1 usable examples, batch_size 8"):
+        train(dataclasses.replace(run, data=data))
+    single = dataclasses.replace(run.training, batch_size=1, output=str(tmp_path / "single"))
+    with pytest.raises(InputError, match="without hard negatives has nothing to tell"):
+        train(dataclasses.replace(run, data=data, training=single))
+
+
 def test_training_changes_the_weights_and_leaves_what_it_should(uninterrupted, base_run):
     start = Encoder(base_run.encoder, seed=0).get_canonical_weights()
     trained = weights(uninterrupted)

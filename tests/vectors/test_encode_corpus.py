@@ -16,6 +16,7 @@ import pytest
 from xtr_tf.collections.corpus import CorpusReader
 from xtr_tf.config.retrieval import EncodingConfig
 from xtr_tf.errors import InputError
+from xtr_tf.files import StorageError
 from xtr_tf.model.folder import load_encoder, read_manifest
 from xtr_tf.vectors.encode import EncodingReport, encode_corpus
 from xtr_tf.vectors.job import EncodingJob, Progress
@@ -248,6 +249,40 @@ def test_bad_input_leaves_nothing_behind(model: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"encoder\.json"):
         encode_corpus(tmp_path / "corpus.jsonl", tmp_path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_partial_job_of_another_corpus_is_kept(atlas: Path, model: Path, tmp_path: Path) -> None:
+    lines = (atlas / "corpus.jsonl").read_text().splitlines()
+    for name, chosen in (("first", lines[:20]), ("other", lines[20:40])):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(chosen))
+
+    def stop_after_one(job: EncodingJob, shards: Sequence[ShardPlan]) -> None:
+        run_locally(job, shards[:1])
+        raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        encode_corpus(tmp_path / "first.jsonl", model, out, shard_characters=2000, runner=stop_after_one)
+    with pytest.raises(
+        InputError, match=r"another corpus, encoder or settings that was not encoded to its end"
+    ):
+        encode_corpus(tmp_path / "other.jsonl", model, out, shard_characters=2000)
+    report = encode_corpus(tmp_path / "first.jsonl", model, out, shard_characters=2000)
+    assert report.shards_kept == 1
+
+
+def test_a_strict_job_refuses_bad_records_before_it_encodes(atlas: Path, model: Path, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text((atlas / "corpus.jsonl").read_text().splitlines()[0] + '\n{"id": "x"}\n')
+    with pytest.raises(InputError, match=r"no documents; fix them.*Received: 1 with empty \(first at .*:2\)"):
+        encode_corpus(corpus, model, tmp_path / "out", strict=True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_full_disk_is_named(small_disk: Path, model: Path, atlas: Path) -> None:
+    with pytest.raises(StorageError) as error:
+        encode_corpus(atlas, model, small_disk / "vectors")
+    assert f"Received: '{small_disk / 'vectors'}" in str(error.value)
 
 
 def test_progress_ends_with_everything(atlas: Path, model: Path, tmp_path: Path) -> None:

@@ -25,8 +25,6 @@ from xtr_tf.vectors.store import TokenVectors
 from xtr_tf.vectors.update import compare_documents
 
 KIND = "index"
-# The distances of fewer new tokens say little of the corpus, and matter little.
-_SHARE_THAT_DRIFTS = 0.1
 
 
 class IndexBuilderSpec(ComponentSpec):
@@ -123,8 +121,7 @@ def update_if_suited(last: TokenIndex, base: TokenVectors, source: TokenVectors,
     quantizer = trained_quantizer(last)
     if quantizer is not None:
         stay = int(source.document_offsets[kept.sum()])
-        came = source.num_tokens - stay
-        ratio = drift(quantizer, source, stay) if came > _SHARE_THAT_DRIFTS * source.num_tokens else 1.0
+        ratio = drift(quantizer, source, stay)
         if reason := advice(TrainingState.read(last), source.num_tokens, ratio):
             return reason
     update_index(last, source, kept, out)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from tfx_pipeline.config import QualitySettings, settings_from_json
 from tfx_pipeline.data.splits import development_set
 from tfx_pipeline.provenance import code_version
 from tfx_pipeline.storage import local_input, local_output
+from tfx_pipeline.withdrawal import identity_of
 from xtr_tf.collections.dataset import Dataset
 from xtr_tf.evaluation.evaluator import EvaluationSettings, Evaluator
 from xtr_tf.evaluation.exported_model import IndexModel
@@ -48,7 +50,10 @@ class RetrievalEvaluatorSpec(ComponentSpec):
         "evaluation": ChannelParameter(type=standard_artifacts.ModelEvaluation),
         "blessing": ChannelParameter(type=standard_artifacts.ModelBlessing),
     }
-    PARAMETERS = {"thresholds": ExecutionParameter(type=str)}  # noqa: RUF012
+    PARAMETERS = {  # noqa: RUF012
+        "thresholds": ExecutionParameter(type=str),
+        "withdrawn": ExecutionParameter(type=str, optional=True),
+    }
 
 
 class RetrievalEvaluatorExecutor(SingleArtifacts, evaluator.Executor):
@@ -75,6 +80,9 @@ class RetrievalEvaluatorExecutor(SingleArtifacts, evaluator.Executor):
                 f"{development.left_out} of {development.judgements} judgements were left out: their "
                 "documents are not in the corpus."
             )
+        withdrawn = json.loads(properties.get("withdrawn") or "{}")
+        if because := withdrawn.get(_content(model)):
+            verdict = verdict.refused(because)
         for language in development.lost_languages:
             verdict = verdict.refused(f"No query in {language} has a document left in the corpus.")
         if "infra_blessing" in inputs:
@@ -99,6 +107,7 @@ class RetrievalEvaluator(base_beam_component.BaseBeamComponent):
         infra_blessing: ServingValidator's word: what cannot be served is not blessed, however good,
             so that the latest blessed model is always one that could be pushed.
         thresholds: `QualitySettings` as JSON.
+        withdrawn: Why, by what models were made of, versions were taken back: none is blessed again.
     """
 
     SPEC_CLASS = RetrievalEvaluatorSpec
@@ -112,6 +121,7 @@ class RetrievalEvaluator(base_beam_component.BaseBeamComponent):
         baseline_model: BaseChannel | None = None,
         infra_blessing: BaseChannel | None = None,
         thresholds: str = "{}",
+        withdrawn: Mapping[str, str] | None = None,
     ) -> None:
         settings_from_json(QualitySettings, thresholds)
         super().__init__(
@@ -122,6 +132,7 @@ class RetrievalEvaluator(base_beam_component.BaseBeamComponent):
                 baseline_model=baseline_model,
                 infra_blessing=infra_blessing,
                 thresholds=thresholds,
+                withdrawn=json.dumps(dict(withdrawn or {}), sort_keys=True),
                 evaluation=Channel(type=standard_artifacts.ModelEvaluation),
                 blessing=Channel(type=standard_artifacts.ModelBlessing),
             )
@@ -165,6 +176,13 @@ def _open(directory: Path, name: str) -> IndexModel:
     model = IndexModel(directory)
     model.name = name
     return model
+
+
+def _content(model: Artifact) -> str:
+    """What a model was made of, as `withdrawal` knows it."""
+    with local_input(path_utils.serving_model_path(model.uri)) as directory:
+        card = directory / MODEL_CARD_FILE
+        return identity_of(json.loads(card.read_text(encoding="utf-8"))) if card.is_file() else ""
 
 
 def _default_k_prime(directory: Path) -> int:

@@ -22,6 +22,7 @@ import numpy as np
 from serving.client import Client, ClientError, Tensor
 from tfx_pipeline.config import ServingCheckSettings
 from xtr_tf.errors import InputError
+from xtr_tf.processes import child_environment
 from xtr_tf.retriever.agreement import differences
 from xtr_tf.retriever.gate import verify_model
 from xtr_tf.retriever.reference_cases import ReferenceCase, read_reference
@@ -83,7 +84,9 @@ def _served(directory: Path, seconds: float) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as base, tempfile.TemporaryFile("w+") as log:
         Path(base, _VERSION).symlink_to(directory.resolve(), target_is_directory=True)
         command = [sys.executable, "-c", _START, *_SERVE, "--model-base", base]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, text=True, env=child_environment()
+        )
         impatience = threading.Timer(seconds, process.kill)
         impatience.start()
         try:

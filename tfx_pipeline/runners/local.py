@@ -6,11 +6,10 @@ import dataclasses
 import datetime as dt
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from ml_metadata.proto import metadata_store_pb2
-from rich.live import Live
-from rich.spinner import Spinner
 from tfx.dsl.compiler import constants
 from tfx.orchestration import metadata
 from tfx.orchestration.local import runner_utils
@@ -20,10 +19,15 @@ from tfx.orchestration.portable import launcher, runtime_parameter_utils, tfx_ru
 from tfx.proto.orchestration import pipeline_pb2
 
 from tfx_pipeline.config import PipelineConfig, absolute, is_remote
-from tfx_pipeline.lineage import METADATA_FILE, Lineage
+from tfx_pipeline.lineage import Lineage
 from tfx_pipeline.pipeline import Dag, create_pipeline
+from tfx_pipeline.preflight import check, metadata_file
 from tfx_pipeline.runners.local_output import quiet, run_lock
+from tfx_pipeline.unchanged import find_unchanged, remember
+from tfx_pipeline.withdrawal import note_moved_directories, withdrawn_contents
 from xtr_tf.errors import InputError
+from xtr_tf.files import storage_sentence
+from xtr_tf.progress import shown, track
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,61 +39,45 @@ class Outcome:
         pushed: Directory of the version that was pushed, or "".
         report: The evaluation's `report.html`.
         reasons: Why the model was blessed or not, a sentence each.
+        unchanged: Whether nothing was run, because nothing changed since the last time.
     """
 
     components: tuple[ComponentResult, ...]
     pushed: str
     report: str
     reasons: tuple[str, ...]
+    unchanged: bool = False
 
 
-def metadata_file(config: PipelineConfig) -> Path:
-    """The metadata store of a pipeline that runs here."""
-    return Path(absolute(config.root), METADATA_FILE)
-
-
-def run_pipeline(config: PipelineConfig, dag: Dag = "full") -> Outcome:
+def run_pipeline(
+    config: PipelineConfig, dag: Dag = "full", force: bool = False, hidden: bool = False
+) -> Outcome:
     """Runs a pipeline with sqlite metadata.
+
+    Args:
+        config: The configuration.
+        dag: `full` or `refresh`.
+        force: Whether to run although nothing changed since the last run.
+        hidden: Whether to show no progress within components.
 
     Raises:
         InputError: It cannot run here, or a component failed.
     """
-    _check(config, dag)
+    check(config, dag)
     root = Path(absolute(config.root))
     root.mkdir(parents=True, exist_ok=True)
-    store = sqlite_metadata_connection_config(str(metadata_file(config)))
-    results = run_locally(create_pipeline(config, dag, store), root)
-    return _outcome(config, results)
-
-
-def _check(config: PipelineConfig, dag: Dag) -> None:
-    """Refuses what would fail late."""
-    if is_remote(config.root):
-        raise InputError(
-            "A pipeline runs here under a local root; compile it for a remote one. "
-            f"Received: root {config.root!r}."
-        )
-    for name, folder in (("training_data", config.training_data.folder), ("corpus", config.corpus.folder)):
-        if not folder or not (is_remote(folder) or Path(folder).is_dir()):
-            raise InputError(f"`{name}.folder` must be a folder that exists. Received: {folder!r}.")
-    vocabulary = config.vocabulary
-    if not vocabulary or not (is_remote(vocabulary) or Path(vocabulary).is_file()):
-        raise InputError(
-            "`run.tokenizer.model` must be a SentencePiece file; make one with `xtr-tf tokenizer train`, or "
-            f"set `run.training.initial_encoder`. Received: {vocabulary!r}."
-        )
-    if dag == "refresh" and not _has_blessed_model(config):
-        raise InputError(
-            "A refresh needs a model that was blessed before; run the full pipeline first. "
-            f"Received: root {config.root!r}."
-        )
-
-
-def _has_blessed_model(config: PipelineConfig) -> bool:
-    if not metadata_file(config).is_file():
-        return False
-    blessings = Lineage(metadata_file(config)).artifacts("ModelBlessing")
-    return any(blessing.properties.get("blessed") for blessing in blessings)
+    database = metadata_file(config)
+    notes = note_moved_directories(config, database)
+    unchanged = None if force else find_unchanged(config, dag, database)
+    if unchanged is not None:
+        return Outcome((), unchanged.pushed, unchanged.report, (*notes, unchanged.sentence), unchanged=True)
+    withdrawn = withdrawn_contents(Lineage(database)) if database.is_file() else {}
+    store = sqlite_metadata_connection_config(str(database))
+    results = run_locally(create_pipeline(config, dag, store, withdrawn=withdrawn), root, hidden)
+    outcome = _outcome(config, results)
+    version = int(Path(outcome.pushed).name) if outcome.pushed and not is_remote(outcome.pushed) else 0
+    remember(config, dag, database, version, outcome)
+    return dataclasses.replace(outcome, reasons=(*notes, *outcome.reasons))
 
 
 def _outcome(config: PipelineConfig, results: list[ComponentResult]) -> Outcome:
@@ -105,12 +93,23 @@ def _outcome(config: PipelineConfig, results: list[ComponentResult]) -> Outcome:
         for kind in ("ModelBlessing", "InfraBlessing")
         for reason in str(made[kind].properties.get("reasons", "")).splitlines()
     ]
+    pushed = str(made["PushedModel"].properties.get("pushed_destination", ""))
     return Outcome(
         components=tuple(results),
-        pushed=str(made["PushedModel"].properties.get("pushed_destination", "")),
+        pushed=pushed if is_remote(pushed) or (pushed and Path(pushed).is_dir()) else "",
         report=str(Path(made["ModelEvaluation"].uri, "report.html")),
         reasons=tuple(reasons),
     )
+
+
+class InterruptedRunError(Exception):
+    """A signal stopped a run; what was finished is kept."""
+
+    def __init__(self, component: str, log: Path) -> None:
+        super().__init__(
+            f"stopped in {component}; what was finished is kept, and the same command goes on from there "
+            f"(log: {log})."
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,12 +170,13 @@ class LocalRunner(tfx_runner.IrBasedRunner):
             self._finished(ComponentResult(component, time.perf_counter() - start, cached, execution))
 
 
-def run_locally(pipeline: Pipeline, root: Path) -> list[ComponentResult]:
+def run_locally(pipeline: Pipeline, root: Path, hidden: bool = False) -> list[ComponentResult]:
     """Runs a pipeline under a lock, with a line per component; everything else goes to a log file.
 
     Args:
         pipeline: The pipeline, with sqlite metadata.
         root: Its folder, for the lock and the logs.
+        hidden: Whether to show no progress within components.
 
     Returns:
         How each component ended.
@@ -185,36 +185,34 @@ def run_locally(pipeline: Pipeline, root: Path) -> list[ComponentResult]:
         InputError: A component failed; the sentence names it, the reason and the log.
     """
     results: list[ComponentResult] = []
-    current = ""
     stamp = dt.datetime.now(dt.timezone.utc).strftime("%Y%m%dT%H%M%S")
     log = root / "logs" / f"{stamp}.log"
-
-    spinner = Spinner("dots")
-    # A live display would otherwise catch what components print, and show it.
-    with (
-        run_lock(root),
-        quiet(log) as console,
-        Live(spinner, console=console, transient=True, redirect_stdout=False, redirect_stderr=False),
-    ):
+    with run_lock(root), quiet(log) as console, shown(console, quiet=hidden):
+        running = ExitStack()
+        current = ""
 
         def started(component: str) -> None:
             nonlocal current
             current = component
-            spinner.update(text=component)
+            running.enter_context(track(component))
 
         def finished(result: ComponentResult) -> None:
+            running.close()
             results.append(result)
             note = "cached" if result.cached else f"{result.seconds:.1f} s"
             console.print(f"  [green]✓[/] {result.component:28} {note}")
 
         try:
             LocalRunner(started, finished).run(pipeline)
+        except KeyboardInterrupt:
+            running.close()
+            console.print(f"  [yellow]‖[/] {current}")
+            raise InterruptedRunError(current, log) from None
         except Exception as error:
+            running.close()
             console.print(f"  [red]✗[/] {current}")
             reason = _first_cause(error)
-            raise InputError(
-                f"The component {current} failed: {reason.rstrip('.')}. Received: see {log}."
-            ) from error
+            raise InputError(f"The component {current} failed: {reason.rstrip('.')} (log: {log}).") from error
     return results
 
 
@@ -228,5 +226,5 @@ def _first_cause(error: BaseException) -> str:
     """The sentence of the exception that began the chain, which is the one a user can act on."""
     while error.__cause__ is not None or error.__context__ is not None:
         error = error.__cause__ or error.__context__  # type: ignore[assignment]
-    lines = str(error).strip().splitlines()
+    lines = (storage_sentence(error, Path.cwd()) or str(error)).strip().splitlines()
     return lines[0] if lines else type(error).__name__

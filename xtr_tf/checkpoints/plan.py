@@ -56,6 +56,11 @@ class ImportPlan:
         """Raises one `InputError` that lists every problem, if there is any."""
         if self.problems:
             listed = "; ".join(f"{name} {problem}" for name, problem in self.problems.items())
+            if set(self.problems) == {PROJECTION}:
+                raise InputError(
+                    f"The checkpoint has no projection, as plain T5 and mT5 have none ({listed}); draw one "
+                    f"with `--init-projection SEED`, and train it. Received: {str(path)!r}."
+                )
             raise InputError(
                 f"The checkpoint does not fit the encoder it describes, so nothing was written ({listed}). "
                 f"Received: {str(path)!r}."

@@ -11,6 +11,7 @@ import os
 import sys
 import warnings
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -30,6 +31,8 @@ from xtr_tf.cli import (
     train,
 )
 from xtr_tf.errors import InputError
+from xtr_tf.files import storage_sentence
+from xtr_tf.processes import die_with_parent
 from xtr_tf.version import __version__
 
 app = typer.Typer(
@@ -90,6 +93,7 @@ def _silence_third_parties() -> None:
 
 def main() -> None:
     """Runs the command line; bad input ends with one sentence on standard error and exit code 1."""
+    die_with_parent()
     verbose = "--verbose" in sys.argv[1:]
     try:
         sys.exit(app(standalone_mode=False))
@@ -105,7 +109,12 @@ def main() -> None:
     except (InputError, OSError) as error:
         if verbose:
             raise
-        _end(str(error), 1)
+        _end(storage_sentence(error) or str(error), 1)
+    except Exception as error:
+        sentence = storage_sentence(error, Path.cwd())
+        if verbose or sentence is None:
+            raise
+        _end(sentence, 1)
 
 
 def _end(message: str, code: int) -> None:

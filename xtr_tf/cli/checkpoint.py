@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xtr_tf.cli.progress import Quiet, next_command
 from xtr_tf.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def import_(
     ] = None,
     revision: Revision = None,
     overwrite: Overwrite = False,
+    quiet: Quiet = False,
 ) -> None:
     """Turn a checkpoint into an encoder directory."""
     from xtr_tf.checkpoints.importing import import_checkpoint
@@ -80,7 +82,7 @@ def import_(
         document_length=document_length,
     )
     checkpoint = _fetched(source, revision)
-    with _progress_bar("importing") as progress:
+    with _progress_bar("import", quiet) as progress:
         report = import_checkpoint(
             checkpoint,
             out,
@@ -98,6 +100,7 @@ def import_(
         f"{config.feed_forward}, {config.vocabulary_size} pieces, projection to {config.projection_dim}; "
         f"{report.dropped} tensors of the {report.family} checkpoint not needed"
     )
+    next_command(f"xtr-tf encode CORPUS --model {out} --out VECTORS")
 
 
 @app.command()
@@ -134,11 +137,12 @@ def export(
     directory: Annotated[Path, typer.Argument(metavar="ENCODER", help="Encoder directory.")],
     out: Annotated[Path, typer.Option("--out", help="Hugging Face folder to make.")],
     overwrite: Overwrite = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write an encoder directory as a Hugging Face checkpoint in the layout of the released XTR."""
     from xtr_tf.checkpoints.exporting import export_checkpoint
 
-    with _progress_bar("exporting") as progress:
+    with _progress_bar("export", quiet) as progress:
         export_checkpoint(directory, out, overwrite=overwrite, progress=progress)
     typer.echo(f"{out}: transformers loads it with from_pretrained; the projection is in 2_Dense")
 
@@ -167,11 +171,8 @@ def _fetched(source: Path, revision: str | None) -> Path:
 
 
 @contextmanager
-def _progress_bar(label: str) -> Iterator[Progress]:
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+def _progress_bar(label: str, quiet: bool) -> Iterator[Progress]:
+    from xtr_tf.progress import shown, track
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    with shown(quiet=quiet), track(label, unit="MB") as bar:
+        yield lambda done, total: bar.update(done=done / 1e6, total=total / 1e6)

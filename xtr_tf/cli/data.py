@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from xtr_tf.cli.progress import Quiet
+
 app = typer.Typer(help="Get datasets.", no_args_is_help=True)
 
 
@@ -24,37 +26,22 @@ def list_names() -> None:
 def get(
     name: Annotated[str, typer.Argument(help="A dataset, or a group of them; see `xtr-tf data list`.")],
     out: Annotated[Path, typer.Option(help="Data folder.")] = Path("data"),
+    quiet: Quiet = False,
 ) -> None:
     """Download a dataset, check and unpack it; files that are there already stay."""
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
     from xtr_tf.collections.download import fetch, files_of
+    from xtr_tf.progress import Tracked, shown, track
 
     files = files_of(name)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, transient=True) as bars:
+    with shown(quiet=quiet):
         for file in files:
-            task = bars.add_task(Path(file.path).name, total=None)
+            with track(Path(file.path).name, unit="MB") as bar:
 
-            def show(_: str, done: int, size: int, task: int = task) -> None:
-                bars.update(task, completed=done, total=size or None)  # type: ignore[arg-type]
+                def show(_: str, done: int, size: int, bar: Tracked = bar) -> None:
+                    bar.update(done=done / 1e6, total=size / 1e6 if size else None)
 
-            result = fetch(file, out, show)
-            bars.remove_task(task)
-            bars.console.print(f"{file.path}: {result}", highlight=False, soft_wrap=True)
+                result = fetch(file, out, show)
+            typer.echo(f"{file.path}: {result}")
     typer.echo(f"Evaluate on it with --dataset {out / _folder_of(files)}")
 
 

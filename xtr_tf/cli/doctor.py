@@ -18,6 +18,8 @@ import typer
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from xtr_tf.cli.progress import Depth
+
 REINSTALL = "install the locked environment again (make clean setup), or xtr-tf with pip."
 _DISTRIBUTION = "xtr-tf"
 _FREE_MEMORY_GB = 2.0
@@ -34,15 +36,30 @@ class Finding:
     remedy: str = ""
 
 
-def diagnose(directory: str | Path = ".") -> list[Finding]:
-    """Looks at the interpreter, packages, custom ops, devices, memory and the disk of `directory`."""
+def diagnose(directory: str | Path = ".", depth: Depth = Depth.fast) -> list[Finding]:
+    """Looks at the interpreter, packages, custom ops, devices, memory and the disk of `directory`.
+
+    Args:
+        directory: Where free space is looked for.
+        depth: `fast` loads the libraries into TensorFlow's C library, as a server does; `full` imports Python
+            TensorFlow, which takes longer than all the rest, and tries ops and devices with it.
+    """
+    if depth == Depth.full:
+        loaded = [
+            _check_import("tensorflow_text ops", _load_text_ops),
+            _check_import("scann ops", _load_scann_ops),
+            _check_devices(),
+        ]
+    else:
+        loaded = [
+            _check_import("tensorflow_text ops", lambda: _load_libraries("SentencepieceOp", "CaseFoldUTF8")),
+            _check_import("scann ops", lambda: _load_libraries("Scann>TensorsToScann")),
+        ]
     return [
         _check_python(),
         *_check_versions(),
         *_check_op_builds(),
-        _check_import("tensorflow_text ops", _load_text_ops),
-        _check_import("scann ops", _load_scann_ops),
-        _check_devices(),
+        *loaded,
         _check_memory(),
         _check_disk(Path(directory)),
     ]
@@ -112,6 +129,16 @@ def _installed(name: str) -> str | None:
         return None
 
 
+def _load_libraries(*ops: str) -> str:
+    from xtr_tf.runtime.c_library import load_op_library
+    from xtr_tf.runtime.op_libraries import libraries_for
+
+    libraries = libraries_for(set(ops))
+    for library in libraries:
+        load_op_library(str(library))
+    return f"{len(libraries)} {'libraries load' if len(libraries) > 1 else 'library loads'}"
+
+
 def _load_text_ops() -> str:
     import tensorflow_text
 
@@ -174,13 +201,16 @@ def _check_disk(directory: Path) -> Finding:
 
 def doctor(
     directory: Annotated[str, typer.Argument(help="Folder whose free space is checked.")] = ".",
+    check: Annotated[
+        Depth, typer.Option(help="`full` also imports Python TensorFlow, tries its ops and lists devices.")
+    ] = Depth.fast,
 ) -> None:
     """Check versions, op libraries, devices, memory and disk; exit 1 with the remedies if any is wrong."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    findings = diagnose(directory)
+    findings = diagnose(directory, check)
     table = Table(box=None, show_header=False, pad_edge=False)
     for finding in findings:
         mark = "[green]ok[/]" if finding.ok else "[red]wrong[/]"

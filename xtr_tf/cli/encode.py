@@ -39,6 +39,9 @@ def encode(
     min_norm: options.MinNorm = 0.0,
     max_tokens: options.MaxTokens = 0,
     field: options.Field = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse a corpus with records that are no documents.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Encode a corpus into token vectors; run again to continue after an interruption."""
@@ -61,6 +64,7 @@ def encode(
             shard_characters=shard_characters,
             reuse=reuse,
             runner=staged(chosen_runner(runner, context.args), staging),
+            strict=strict,
         )
     print_encoding(report, out)
     next_command(f"xtr-tf index {out} --out INDEX")
@@ -91,3 +95,6 @@ def print_encoding(report: EncodingReport, out: Path) -> None:
     )
     for reason, count in manifest.skipped.items():
         typer.echo(f"skipped {count:,}: {reason} (first at {report.first_skipped[reason]})")
+    if manifest.skipped:
+        total = sum(manifest.skipped.values())
+        typer.echo(f"{total:,} records were skipped in all; --strict refuses such a corpus")

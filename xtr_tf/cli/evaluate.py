@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from xtr_tf.cli.progress import Quiet
+
 
 def evaluate(
     model: Annotated[Path, typer.Argument(help="An encoder's directory, or an exported model (version).")],
@@ -41,11 +43,13 @@ def evaluate(
     ] = 100,
     examples: Annotated[int, typer.Option(help="Worked examples of each dataset.")] = 1,
     seed: Annotated[int, typer.Option(help="Of samples and resampling.")] = 0,
+    quiet: Quiet = False,
 ) -> None:
     """Measure a model on datasets and write a report (HTML, Markdown, JSON), runs and values of queries."""
     from xtr_tf.collections.loading import load_datasets
     from xtr_tf.evaluation.evaluate import evaluate_model
     from xtr_tf.evaluation.evaluator import EvaluationSettings
+    from xtr_tf.progress import shown
 
     settings = EvaluationSettings(
         k_prime=k_prime,
@@ -60,9 +64,10 @@ def evaluate(
         seed=seed,
     )
     datasets = load_datasets(dataset, split)
-    content = evaluate_model(
-        model, datasets, out, settings, baseline, progress=lambda line: typer.echo(line, err=True)
-    )
+    with shown(quiet=quiet):
+        content = evaluate_model(
+            model, datasets, out, settings, baseline, progress=lambda line: typer.echo(line, err=True)
+        )
     _print_summary(content)
     typer.echo(f"Report: {out / 'report.html'}")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xtr_tf.cli import options
+from xtr_tf.cli.progress import Depth, Quiet, next_command
 
 if TYPE_CHECKING:
     from xtr_tf.retriever.export import Export
@@ -30,16 +31,21 @@ def export(
     min_score: options.MinScore = -1e30,
     keep_text: Annotated[bool, typer.Option(help="Carry texts, to show with results.")] = True,
     keep_spans: options.KeepSpans = True,
+    quiet: Quiet = False,
 ) -> None:
     """Write a version of a model, which appears only if a fresh process gives the same answers."""
     from xtr_tf.config.retrieval import SearchDefaults
+    from xtr_tf.progress import shown, track
     from xtr_tf.retriever.assembly import assemble_retriever
     from xtr_tf.retriever.export import export_retriever
 
     defaults = options.chosen(SearchDefaults, locals())
-    assembly = assemble_retriever(model, vectors, index, defaults, keep_text, keep_spans)
-    exported = export_retriever(assembly.retriever, out, assembly.card, version)
+    with shown(quiet=quiet):
+        with track("load encoder, vectors and index"):
+            assembly = assemble_retriever(model, vectors, index, defaults, keep_text, keep_spans)
+        exported = export_retriever(assembly.retriever, out, assembly.card, version)
     print_export(exported, assembly.card)
+    next_command(f"xtr-tf serve --model-base {out}")
 
 
 def print_export(exported: Export, card: ModelCard) -> None:
@@ -64,26 +70,33 @@ def verify(
     processes: Annotated[
         int, typer.Option(min=1, help="Fresh processes to check in, one after the other.")
     ] = 1,
+    check: Annotated[
+        Depth, typer.Option(help="`fast`: one request of every signature; `full`: all that were recorded.")
+    ] = Depth.full,
+    quiet: Quiet = False,
 ) -> None:
     """Load a model as TensorFlow Serving does, in a fresh process, and replay its reference answers."""
     from rich.console import Console
     from rich.markup import escape
 
     from xtr_tf.errors import InputError
+    from xtr_tf.progress import shown, track
     from xtr_tf.retriever.gate import OLD_FORMS, verify_model
     from xtr_tf.retriever.versions import latest_version
 
     directory = latest_version(model)
     console = Console()
     for _ in range(processes):
-        report = verify_model(directory)
+        with shown(quiet=quiet), track("load in a fresh process and compare"):
+            report = verify_model(directory, fast=check == Depth.fast)
         if report.form in OLD_FORMS:
             console.print(f"[yellow]old[/] {OLD_FORMS[report.form]}", highlight=False, soft_wrap=True)
         if not report.passed:
             for problem in report.problems:
                 console.print(f"[red]wrong[/] {escape(problem)}", highlight=False)
             raise InputError(
-                "The model does not give the answers it was exported with. "
+                "The model does not give the answers it was exported with; copy it whole, or export it "
+                "again. "
                 f"Received: {str(directory)!r} ({len(report.problems)} problems)."
             )
         answers = ", ".join(f"{name} {count}" for name, count in sorted(report.cases.items()))

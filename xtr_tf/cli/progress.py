@@ -1,12 +1,20 @@
-"""What commands that take long have in common: `--quiet`, and how they end."""
+"""What commands that take long have in common: `--quiet`, `--check`, and how they end."""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Annotated
 
 import typer
 
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+
+
+class Depth(str, Enum):
+    """How closely to look."""
+
+    fast = "fast"
+    full = "full"
 
 
 def next_command(line: str) -> None:

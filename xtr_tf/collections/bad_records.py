@@ -40,14 +40,17 @@ class BadRecords:
     """The records skipped so far, of which there may be only so many.
 
     Args:
-        limit: How many may be skipped before reading stops.
+        limit: How many may be skipped before reading stops; between 0 and 1, which share of all records,
+            looked at when all are read.
 
     Attributes:
         count: Records skipped.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: float) -> None:
         self._limit = limit
+        self._is_share = 0 < limit < 1
+        self._first = ""
         self.count = 0
 
     def skip(self, path: str | Path, line: int, reason: str) -> None:
@@ -57,9 +60,10 @@ class BadRecords:
             InputError: The limit is passed.
         """
         self.count += 1
-        if self.count > self._limit:
+        self._first = self._first or f"{path}, line {line}: {reason}"
+        if self.count > self._limit and not self._is_share:
             raise InputError(
-                f"More than {self._limit} bad records; fix the data, or raise `data.max_bad_records`. "
+                f"More than {self._limit:g} bad records; fix the data, or raise `data.max_bad_records`. "
                 f"Received: {path}, line {line}: {reason}."
             )
         if self.count <= _SHOWN:
@@ -69,7 +73,20 @@ class BadRecords:
         """Notes that a judged document is not in its corpus: a bad record, unless a subclass knows better."""
         self.skip(dataset, number, f"document {document!r} of query {query!r} is absent")
 
-    def report(self) -> None:
-        """Logs how many were skipped, if any were."""
+    def report(self, usable: int) -> None:
+        """Logs how many were skipped, if any were.
+
+        Args:
+            usable: Records that were not.
+
+        Raises:
+            InputError: The share that may be skipped is passed.
+        """
+        every = self.count + usable
+        if self._is_share and self.count > self._limit * every:
+            raise InputError(
+                f"{self.count} of {every} records are bad, more than {self._limit:.1%}; fix the data, or "
+                f"raise `data.max_bad_records`. Received: {self._first}."
+            )
         if self.count:
             _LOGGER.warning("Skipped %d bad records in all.", self.count)

@@ -76,7 +76,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def from_mapping(cls: type[Config], settings: Mapping[str, Any]) -> Config:
     """Makes a frozen dataclass from nested mappings, refusing unknown keys and wrong types."""
-    return _differ(cls(), settings, "")
+    return _differ(cls(), settings, "", cls)
 
 
 def to_mapping(config: Any) -> dict[str, Any]:
@@ -88,10 +88,10 @@ def _lists(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in pairs}
 
 
-def _differ(base: Config, settings: Mapping[str, Any], prefix: str) -> Config:
+def _differ(base: Config, settings: Mapping[str, Any], prefix: str, whole: type) -> Config:
     """Returns `base`, or the preset that `settings` names instead, with the other settings applied.
 
-    `prefix` is the dotted path of `base` within the whole configuration, for messages.
+    `prefix` is the dotted path of `base` within the configuration `whole`, for messages.
     """
     changes = dict(settings)
     annotations = typing.get_type_hints(type(base))
@@ -109,9 +109,9 @@ def _differ(base: Config, settings: Mapping[str, Any], prefix: str) -> Config:
                 f"Received: {prefix}{name}."
             )
         if name not in hints:
-            hint = _nearest(str(name), known, prefix)
+            hint = _nearest(str(name), known, prefix, whole)
             raise InputError(f"Unknown configuration key{hint} Received: {prefix}{name}.")
-        changes[name] = _convert(hints[name], value, getattr(base, name), f"{prefix}{name}")
+        changes[name] = _convert(hints[name], value, getattr(base, name), f"{prefix}{name}", whole)
     return dataclasses.replace(base, **changes)  # type: ignore[type-var]
 
 
@@ -136,31 +136,57 @@ def _apply_override(settings: dict[str, Any], override: str) -> None:
 
 def _choose(presets: Mapping[str, Config], name: Any, key: str) -> Config:
     if not isinstance(name, str) or name not in presets:
-        raise InputError(
-            f"Unknown preset for `{key}`{_nearest(str(name), list(presets), '')} Received: {name}."
-        )
+        raise InputError(f"Unknown preset for `{key}`{_nearest(str(name), list(presets))} Received: {name}.")
     return presets[name]
 
 
-def _nearest(name: str, known: list[str], prefix: str) -> str:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    if close:
-        return f"; did you mean `{prefix}{close[0]}`?"
+def _nearest(name: str, known: list[str], prefix: str = "", whole: type | None = None) -> str:
+    elsewhere = [path for path in _paths(whole) if path.rpartition(".")[2] == name] if whole else []
+    if elsewhere:  # the right name in the wrong place
+        return f"; did you mean {' or '.join(f'`{path}`' for path in elsewhere)}?"
+    names = {path.rpartition(".")[2] for path in _paths(whole)} if whole else set()
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    far = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.75)
+    if far and far[0] not in known and (not near or _likeness(name, far[0]) > _likeness(name, near[0])):
+        return _nearest(far[0], known, prefix, whole)
+    if near:
+        return f"; did you mean `{prefix}{near[0]}`?"
     return f"; known are {', '.join(known)}."
 
 
-def _convert(hint: Any, value: Any, base: Any, key: str) -> Any:
+def _likeness(first: str, second: str) -> float:
+    return difflib.SequenceMatcher(None, first, second).ratio()
+
+
+def _paths(cls: type, prefix: str = "") -> list[str]:
+    """The dotted paths of all keys of a configuration, sections included."""
+    paths = []
+    for name, hint in typing.get_type_hints(cls).items():
+        if name not in {field.name for field in dataclasses.fields(cls)}:
+            continue
+        paths.append(f"{prefix}{name}")
+        for inner in (hint, *typing.get_args(hint)):
+            if (
+                isinstance(inner, type)
+                and dataclasses.is_dataclass(inner)
+                and typing.get_origin(hint) is not tuple
+            ):
+                paths += _paths(inner, f"{prefix}{name}.")
+    return paths
+
+
+def _convert(hint: Any, value: Any, base: Any, key: str, whole: type) -> Any:
     """Checks `value` against a field's annotation, and turns lists and mappings into what it asks for."""
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise InputError(f"`{key}` is a section of keys and values. Received: {_kind(value)}.")
-        return _differ(hint() if base is None else base, value, f"{key}.")
+        return _differ(hint() if base is None else base, value, f"{key}.", whole)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in arguments:
             return None
         inner = next(argument for argument in arguments if argument is not type(None))
-        return _convert(inner, value, base, key)
+        return _convert(inner, value, base, key, whole)
     if origin is typing.Literal:
         if value not in arguments:
             raise InputError(f"`{key}` must be one of {', '.join(map(str, arguments))}. Received: {value!r}.")
@@ -175,7 +201,7 @@ def _convert(hint: Any, value: Any, base: Any, key: str) -> Any:
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise InputError(f"`{key}` must be a list. Received: {_kind(value)}.")
-        return tuple(_convert(arguments[0], item, None, f"{key}[{i}]") for i, item in enumerate(value))
+        return tuple(_convert(arguments[0], item, None, f"{key}[{i}]", whole) for i, item in enumerate(value))
     return _convert_scalar(hint, value, key)
 
 

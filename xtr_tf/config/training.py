@@ -78,11 +78,12 @@ class DataConfig:
 
     Attributes:
         train: Training sets, mixed by language.
-        dev: Folders with a corpus and judgements, searched during training.
+        dev: What is searched during training: folders with a corpus and judgements, or files as for `train`,
+            whose documents are then the corpus.
         hard_negatives: Hard negatives given with each query; those a query lacks are left out.
         language_temperature: Languages are drawn with probability proportional to their number of
             examples to the power 1 / temperature: 1 keeps the data's proportions, larger evens them out.
-        max_bad_records: Records that may be skipped before reading stops.
+        max_bad_records: Records that may be skipped before reading stops; below 1, the share of all records.
         teacher_vectors: Stores of a teacher's token vectors (`training/data/teacher_vectors.py` has the
             format): in every update the tokens of some of their texts are drawn to them. Without training
             sets this is all that is trained.
@@ -93,7 +94,7 @@ class DataConfig:
     dev: tuple[SourceConfig, ...] = ()
     hard_negatives: int = 0
     language_temperature: float = 1.0
-    max_bad_records: int = 100
+    max_bad_records: float = 100.0
     teacher_vectors: tuple[str, ...] = ()
     teacher_texts: int = 64
 

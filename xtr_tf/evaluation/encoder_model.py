@@ -26,6 +26,7 @@ from xtr_tf.index.frequencies import PieceFrequencies
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.folder import load_encoder, read_background
 from xtr_tf.model.tokenizer import Tokenizer
+from xtr_tf.progress import track
 from xtr_tf.scoring.reference import idf_weights
 from xtr_tf.vectors.document_encoder import DocumentEncoder
 from xtr_tf.vectors.query_encoder import EncodedQuery, QueryEncoder
@@ -154,11 +155,13 @@ class LoadedEncoder:
         """The tokens of a corpus, in order."""
         encoded = []
         tokens = 0
-        for start in range(0, len(documents), _DOCUMENTS_AT_ONCE):
-            group = documents[start : start + _DOCUMENTS_AT_ONCE]
-            encoded += self._documents.encode([document.full_text for document in group])
-            tokens += sum(len(document.pieces) for document in encoded[start:])
-            check_size(tokens, dataset)
+        with track("encode", len(documents), "documents") as progress:
+            for start in range(0, len(documents), _DOCUMENTS_AT_ONCE):
+                group = documents[start : start + _DOCUMENTS_AT_ONCE]
+                encoded += self._documents.encode([document.full_text for document in group])
+                tokens += sum(len(document.pieces) for document in encoded[start:])
+                check_size(tokens, dataset)
+                progress.advance(len(group))
         return CorpusTokens(
             documents,
             np.concatenate([document.vectors for document in encoded]).astype(np.float32),

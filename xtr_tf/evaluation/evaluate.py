@@ -107,5 +107,7 @@ def read_report(path: str | Path) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads((Path(path) / REPORT_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"The earlier report cannot be read. Received: {str(path)!r}.") from error
+        raise InputError(
+            f"The earlier report cannot be read; give the folder of a finished one. Received: {str(path)!r}."
+        ) from error
     return content

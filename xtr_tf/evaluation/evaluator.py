@@ -27,6 +27,7 @@ from xtr_tf.evaluation.results import (
     read_values,
 )
 from xtr_tf.evaluation.run import Run, reciprocal_rank_fusion
+from xtr_tf.progress import tracked
 
 # Recall at 1,000 says nothing of a corpus of which a thousand documents are a large part.
 _DEEP_FROM_DOCUMENTS = 20_000
@@ -190,10 +191,10 @@ class Evaluator:
     def _run_bm25(self, dataset: Dataset, documents: Sequence[Document], depth: int) -> dict[str, Run]:
         if not self._settings.bm25:
             return {}
-        return {
-            BM25_SYSTEMS[analyser]: BM25(documents, analyser).search(dataset.queries, depth)
-            for analyser in ANALYSERS
-        }
+        runs = {}
+        for analyser in tracked(ANALYSERS, "BM25", len(ANALYSERS), "analysers"):
+            runs[BM25_SYSTEMS[analyser]] = BM25(documents, analyser).search(dataset.queries, depth)
+        return runs
 
     def _measure(self, dataset: Dataset, runs: Mapping[str, Run], depth: int) -> dict[str, Values]:
         by_answers = dataset.is_judged_by_answers

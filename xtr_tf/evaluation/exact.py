@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xtr_tf.evaluation.encoded import CorpusTokens
+from xtr_tf.progress import track
 from xtr_tf.scoring.reference import Ranking, colbert_scores, rank_documents, xtr_scores
 from xtr_tf.vectors.query_encoder import EncodedQuery
 
@@ -61,14 +62,16 @@ class ExactRetriever:
         rows = max(_MAX_SIMILARITIES // self.corpus.num_tokens, *lengths, 1)
         buffer = np.empty((rows, self.corpus.num_tokens), np.float32)
         group: list[int] = []
-        for query, length in enumerate(lengths):
-            if sum(lengths[other] for other in group) + length > rows:
+        with track("exact search", len(queries), "queries") as progress:
+            for query, length in enumerate(lengths):
+                if sum(lengths[other] for other in group) + length > rows:
+                    yield self._block(queries, group, buffer)
+                    progress.update(done=query)
+                    group = []
+                if length:
+                    group.append(query)
+            if group:
                 yield self._block(queries, group, buffer)
-                group = []
-            if length:
-                group.append(query)
-        if group:
-            yield self._block(queries, group, buffer)
 
     def _block(self, queries: Sequence[EncodedQuery], group: list[int], buffer: np.ndarray) -> QueryBlock:
         vectors = [queries[query].vectors for query in group]

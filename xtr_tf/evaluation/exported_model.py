@@ -21,6 +21,7 @@ from xtr_tf.evaluation.exact import ExactRetriever
 from xtr_tf.evaluation.metrics import measure, metrics_for
 from xtr_tf.evaluation.results import ExactCheck, ModelResult
 from xtr_tf.evaluation.run import Run
+from xtr_tf.progress import track
 from xtr_tf.retriever.versions import latest_version
 from xtr_tf.runtime.saved_model_session import SavedModelSession
 from xtr_tf.scoring.reference import idf_weights
@@ -103,6 +104,7 @@ def _overlap(exact: Run, approximate: Run, queries: Sequence[str], depth: int = 
 
 
 _QUERIES_AT_ONCE = 32
+_UNITS = {"query": "queries", "document": "documents"}
 _DOCUMENTS_AT_ONCE = 32
 
 
@@ -137,11 +139,13 @@ class ExportedModel:
         given = {"top_k": depth, "k_prime": k_prime, "token_weights": token_weights}
         request = {name: [value] for name, value in given.items() if value is not None}
         rankings = {}
-        for start in range(0, len(queries), _QUERIES_AT_ONCE):
-            group = queries[start : start + _QUERIES_AT_ONCE]
-            for query, (ids, scores) in zip(group, self._search(group, request), strict=True):
-                is_result = np.isfinite(scores)
-                rankings[query.id] = ([key.decode() for key in ids[is_result]], scores[is_result])
+        with track("search", len(queries), "queries") as progress:
+            for start in range(0, len(queries), _QUERIES_AT_ONCE):
+                group = queries[start : start + _QUERIES_AT_ONCE]
+                for query, (ids, scores) in zip(group, self._search(group, request), strict=True):
+                    is_result = np.isfinite(scores)
+                    rankings[query.id] = ([key.decode() for key in ids[is_result]], scores[is_result])
+                progress.advance(len(group))
         return Run(name, rankings)
 
     def encode_queries(self, texts: Sequence[str], token_weights: str | None = None) -> list[EncodedQuery]:
@@ -201,12 +205,14 @@ class ExportedModel:
     ) -> list[np.ndarray]:
         encoded: list[np.ndarray] = [np.empty(0)] * len(texts)
         tokens = 0
-        for batch in batches_by_length(texts, at_once):
-            answer = self._session.run(signature, {name: [texts[position] for position in batch]})
-            for position, vectors, mask in zip(batch, answer["encodings"], answer["mask"], strict=True):
-                encoded[position] = vectors[mask]
-                tokens += len(encoded[position])
-            check_size(tokens, dataset)
+        with track("encode", len(texts), _UNITS[name]) as progress:
+            for batch in batches_by_length(texts, at_once):
+                answer = self._session.run(signature, {name: [texts[position] for position in batch]})
+                for position, vectors, mask in zip(batch, answer["encodings"], answer["mask"], strict=True):
+                    encoded[position] = vectors[mask]
+                    tokens += len(encoded[position])
+                check_size(tokens, dataset)
+                progress.advance(len(batch))
         return encoded
 
 

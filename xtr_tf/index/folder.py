@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ import numpy as np
 
 from xtr_tf.config.retrieval import IndexConfig
 from xtr_tf.errors import InputError
-from xtr_tf.files import sha256_of, write_atomically
+from xtr_tf.files import sha256_of, write_atomically, writing
 from xtr_tf.vectors.manifest import MANIFEST_FILE, read_manifest_file
 
 FORMAT = "xtr-token-index"
@@ -160,8 +161,16 @@ class TokenIndex:
 
 
 def create_array(folder: Path, name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.memmap:
-    """A new `{name}.npy`, mapped to memory so that it need not fit there; the caller flushes it."""
-    return np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=dtype, shape=shape)
+    """A new `{name}.npy`, mapped to memory so that it need not fit there; the caller flushes it.
+
+    The space is taken at once: a mapped page that finds none when it is written kills the process.
+    """
+    path = folder / f"{name}.npy"
+    array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    needed = path.stat().st_size
+    with writing(path, needed), path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, needed)
+    return array
 
 
 def save_array(folder: Path, name: str, array: np.ndarray) -> None:

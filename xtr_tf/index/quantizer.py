@@ -86,10 +86,9 @@ def train_quantizer(source: VectorSource, config: IndexConfig) -> TokenQuantizer
     sample = source.take(np.sort(chosen))
     require_finite(sample)
     centres = train_centres(sample, num_leaves, config.kmeans_iterations, config.seed + 1)
-    residuals = sample - centres[nearest_centres(sample, centres)]
     return TokenQuantizer(
         centres=centres,
-        codebook=_train_codebook(residuals, config.dims_per_block),
+        codebook=_codebook(sample, centres, config),
         multipliers=(127.0 / np.maximum(np.abs(sample).max(axis=0), 1e-6)).astype(np.float32),
         threshold=config.anisotropic_threshold,
     )
@@ -100,15 +99,25 @@ def trained_quantizer(index: TokenIndex) -> TokenQuantizer | None:
     kind, config = index.config.kind, index.config
     if kind == "exact":
         return None
-    from xtr_tf.index.anisotropic import CODEWORDS
-
-    no_codes = np.empty((0, CODEWORDS, config.dims_per_block), np.float32)
     return TokenQuantizer(
         centres=np.array(index.array("centres")),
-        codebook=np.array(index.array("codebook")) if kind == "scann" else no_codes,
+        codebook=np.array(index.array("codebook")) if kind == "scann" else _no_codes(config),
         multipliers=np.array(index.array("multipliers")),
         threshold=config.anisotropic_threshold,
     )
+
+
+def _no_codes(config: IndexConfig) -> np.ndarray:
+    from xtr_tf.index.anisotropic import CODEWORDS
+
+    return np.empty((0, CODEWORDS, config.dims_per_block), np.float32)
+
+
+def _codebook(sample: np.ndarray, centres: np.ndarray, config: IndexConfig) -> np.ndarray:
+    """Codewords of residuals, for the kind of index that keeps codes."""
+    if config.kind != "scann":
+        return _no_codes(config)
+    return _train_codebook(sample - centres[nearest_centres(sample, centres)], config.dims_per_block)
 
 
 def _train_codebook(residuals: np.ndarray, dims_per_block: int) -> np.ndarray:

@@ -89,6 +89,8 @@ STATE_FILE = "refresh.json"
 GROWTH_LIMIT = 2.0
 DRIFT_LIMIT = 1.1
 _SAMPLE = 16_384
+# The distances of fewer new tokens say little of the corpus, and matter little.
+_SHARE_THAT_DRIFTS = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +132,7 @@ def drift(quantizer: TokenQuantizer, vectors: TokenVectors, stay: int, seed: int
         seed: Of the samples.
 
     Returns:
-        The ratio of mean squared distances, or 1 if either part is empty.
+        The ratio of mean squared distances, or 1 if there are too few new tokens to tell.
     """
     generator = np.random.default_rng(seed)
 
@@ -140,7 +142,7 @@ def drift(quantizer: TokenQuantizer, vectors: TokenVectors, stay: int, seed: int
         residuals = sample - quantizer.centres[quantizer.assign(sample)]
         return float(np.square(residuals).sum(axis=1).mean())
 
-    if stay in (0, vectors.num_tokens):
+    if stay == 0 or vectors.num_tokens - stay <= _SHARE_THAT_DRIFTS * vectors.num_tokens:
         return 1.0
     before = mean_distance(0, stay)
     return mean_distance(stay, vectors.num_tokens) / before if before else 1.0

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import tensorflow as tf
 
 from xtr_tf.errors import InputError
+from xtr_tf.progress import Tracked, track
 from xtr_tf.retriever.gate import GateReport, verify_model
 from xtr_tf.retriever.model_card import ModelCard
 from xtr_tf.retriever.reference_cases import ReferenceCase, write_reference
@@ -55,14 +56,18 @@ def export_retriever(
         InputError: The version exists, or the model did not pass; nothing is left behind.
     """
     base = Path(base)
-    signatures = build_signatures(retriever)
-    reference = record_reference(retriever, signatures, list(queries or default_queries(retriever)))
-    with new_version(base, version) as (staging, final):
+    with track("export", len(_STAGES), "stages") as progress, new_version(base, version) as (staging, final):
+        stages = _told(progress)
+        next(stages)
+        signatures = build_signatures(retriever)
+        reference = record_reference(retriever, signatures, list(queries or default_queries(retriever)))
+        next(stages)
         tf.saved_model.save(retriever, str(staging), signatures=signatures)
         write_reference(staging, reference)
         warm_up = write_warm_up(staging, base.resolve().name, reference.cases)
         card = dataclasses.replace(card, warm_up=warm_up)
         card.write(staging)
+        next(stages)
         report = verify_model(staging)
         if not report.passed:
             raise InputError(
@@ -71,6 +76,16 @@ def export_retriever(
             )
         dataclasses.replace(card, memory=report.memory).write(staging)
     return Export(final, report)
+
+
+_STAGES = ("trace the signatures and record answers", "save", "load in a fresh process and compare")
+
+
+def _told(progress: Tracked) -> Iterator[None]:
+    """Tells each stage when it begins."""
+    for number, stage in enumerate(_STAGES):
+        progress.update(done=number, note=stage)
+        yield
 
 
 WARM_UP_FILE = Path("assets.extra") / "tf_serving_warmup_requests"

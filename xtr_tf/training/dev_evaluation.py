@@ -55,7 +55,7 @@ class DevEvaluation:
                         f"Received: {dataset.name!r}, split {source.split!r}."
                     )
                 self._sets.append((dataset, list(dataset.corpus)))
-        bad_records.report()
+        bad_records.report(usable=sum(len(dataset.queries) for dataset, _ in self._sets))
         self._tokenizer = tokenizer
         self._k_prime = k_prime
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 
 import tensorflow as tf
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from xtr_tf.progress import Tracked, shown, track
 
 
 class TrainingProgress:
@@ -40,26 +42,25 @@ class TrainingProgress:
         self._enabled = enabled
         self._log_every = log_every
         self._steps = steps
+        self._start = start
+        self._quiet = quiet
         self._console = Console(stderr=True, quiet=quiet or not enabled)
-        self._bar = Progress(
-            TextColumn("training"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[status]}"),
-            TimeRemainingColumn(),
-            console=self._console,
-            disable=quiet or not enabled or not self._console.is_terminal,
-        )
-        self._task = self._bar.add_task("training", total=steps, completed=start, status="")
+        self._watched = ExitStack()
+        self._bar = Tracked()
         self._writer = tf.summary.create_file_writer(str(directory)) if enabled else None
         self._tokens, self._since = 0.0, time.monotonic()
 
     def __enter__(self) -> TrainingProgress:
-        self._bar.start()
+        if self._start:
+            self._console.print(f"continues after step {self._start} of {self._steps}", highlight=False)
+        if self._enabled and self._console.is_terminal:  # elsewhere every `log_every` steps are a line
+            self._watched.enter_context(shown(quiet=self._quiet))
+        if self._enabled:
+            self._bar = self._watched.enter_context(track("train", self._steps, "steps", done=self._start))
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        self._watched.close()
         if self._writer is not None:
             self._writer.close()
 
@@ -75,7 +76,7 @@ class TrainingProgress:
         self._tokens += metrics["tokens"]
         elapsed = max(time.monotonic() - self._since, 1e-9)
         status = f"loss {metrics['loss']:.4f}  {self._tokens / elapsed:,.0f} tokens/s"
-        self._bar.update(self._task, completed=step, status=status)
+        self._bar.update(done=step, note=status)
         if step % self._log_every and step != self._steps:
             return
         if not self._console.is_terminal:

@@ -174,9 +174,24 @@ def _open_data(config: RunConfig, tokenizer: Tokenizer, dim: int) -> _Data:
 
 
 def _open_examples(config: RunConfig, tokenizer: Tokenizer) -> TrainingData | TokenizedData:
+    """The examples, if there are enough to learn from: a loss over one document is 0 whatever the model."""
+    data: TrainingData | TokenizedData
     if any(source.format == "tokenized" for source in config.data.train):
-        return TokenizedData(config.data, tokenizer.config, config.training.seed)
-    return TrainingData(config.data, config.training.seed)
+        data = TokenizedData(config.data, tokenizer.config, config.training.seed)
+    else:
+        data = TrainingData(config.data, config.training.seed)
+    batch_size = config.training.batch_size
+    if len(data) < batch_size:
+        raise InputError(
+            "A batch needs as many usable examples as it has queries; add data, or lower "
+            f"`training.batch_size`. Received: {len(data)} usable examples, batch_size {batch_size}."
+        )
+    if batch_size == 1 and not config.data.hard_negatives:
+        raise InputError(
+            "A batch of one query without hard negatives has nothing to tell its document from; raise "
+            "`training.batch_size`, or set `data.hard_negatives`. Received: batch_size 1, hard_negatives 0."
+        )
+    return data
 
 
 def _distributed_batches(

@@ -25,6 +25,7 @@ from xtr_tf.vectors.job import EncodingJob, Progress, watching
 from xtr_tf.vectors.manifest import MANIFEST_FILE, VectorsManifest
 from xtr_tf.vectors.plan import WORK_FOLDER, EncodingPlan, Reuse, ShardPlan
 from xtr_tf.vectors.runners import Runner, run_locally
+from xtr_tf.vectors.shard import read_shard_entry
 
 SHARD_CHARACTERS = 1_000_000
 
@@ -60,6 +61,7 @@ def encode_corpus(
     reuse: str | Path | None = None,
     runner: Runner = run_locally,
     on_progress: Callable[[Progress], None] | None = None,
+    strict: bool = False,
 ) -> EncodingReport:
     """Encodes a corpus into a directory of token vectors.
 
@@ -76,6 +78,7 @@ def encode_corpus(
         reuse: An earlier directory; vectors of texts that have not changed are copied from it.
         runner: What runs the shards: `run_locally`, or a `BeamRunner`.
         on_progress: Called now and then while shards are encoded.
+        strict: Whether a record that is no document is refused before anything is encoded.
 
     Raises:
         InputError: If anything given cannot be used; nothing finished is lost.
@@ -96,6 +99,8 @@ def encode_corpus(
         plan = EncodingPlan(directory, identity, shard_characters)
         try:
             shards = plan.write(reader, earlier)
+            if strict:
+                _check_nothing_skipped(reader)
             _check_not_another_job(directory, shards)
         except BaseException:
             plan.remove()
@@ -177,9 +182,30 @@ def _claimed(directory: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
+def _check_nothing_skipped(reader: Corpus) -> None:
+    if reader.skipped:
+        told = "; ".join(
+            f"{count} with {reason} (first at {reader.first_skipped[reason]})"
+            for reason, count in reader.skipped.items()
+        )
+        raise InputError(
+            "The corpus has records that are no documents; fix them, or encode without --strict. "
+            f"Received: {told}."
+        )
+
+
 def _check_not_another_job(directory: Path, shards: Sequence[ShardPlan]) -> None:
-    """Refuses to write over a finished directory of other documents, encoder or settings."""
+    """Refuses to write over what other documents, another encoder or other settings gave, finished or not."""
+    planned = {shard.key for shard in shards}
     if not (directory / MANIFEST_FILE).exists():
+        for path in sorted(directory.glob("shard-*")):
+            entry = read_shard_entry(directory, path.name)
+            if entry is not None and entry.key not in planned:
+                raise InputError(
+                    "This directory holds vectors of another corpus, encoder or settings that was not "
+                    "encoded to its end; choose a new one, or remove it. "
+                    f"Received: {str(directory)!r}, which holds {path.name!r}."
+                )
         return
     finished = [shard.key for shard in VectorsManifest.read(directory).shards]
     if finished != [shard.key for shard in shards]:

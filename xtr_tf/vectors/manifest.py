@@ -131,6 +131,9 @@ class VectorsManifest:
 
 Parsed = TypeVar("Parsed")
 
+#: What the formats of our directories are called.
+_FORMATS = {"xtr-token-index": "a token index", "xtr-token-vectors": "a directory of token vectors"}
+
 
 def read_manifest_file(
     directory: Path,
@@ -169,7 +172,12 @@ def read_manifest_file(
             f"The manifest of the {what} is damaged; run `{command}` again. "
             f"Received: {str(path)!r} ({type(error).__name__})."
         ) from error
+    if found[0] != format_:
+        raise InputError(
+            f"A {what} is needed, which `{command}` writes; this directory holds something else. "
+            f"Received: {str(directory)!r}, {_FORMATS.get(found[0], repr(found[0]))}."
+        )
     raise InputError(
-        f"Only version {version} of {format_} can be read; run `{command}` again. "
-        f"Received: version {found[1]!r} of {found[0]!r}."
+        f"This {what} was written by another release (version {found[1]!r}; this one reads {version}); run "
+        f"`{command}` again. Received: {str(directory)!r}."
     )

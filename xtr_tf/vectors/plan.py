@@ -21,6 +21,7 @@ import numpy as np
 
 from xtr_tf.collections.document import Document, DocumentRecord
 from xtr_tf.errors import InputError
+from xtr_tf.files import writing
 from xtr_tf.vectors.shard import shard_name
 from xtr_tf.vectors.store import TokenVectors
 
@@ -69,7 +70,8 @@ class EncodingPlan:
         written = []
         for index, records in enumerate(self._cut(documents)):
             digest = hashlib.sha256(self._identity)
-            with documents_file(self._folder, index).open("wb") as file:
+            path = documents_file(self._folder, index)
+            with writing(path), path.open("wb") as file:
                 for record in records:
                     line = record.to_json().encode() + b"\n"
                     digest.update(line)

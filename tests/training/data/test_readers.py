@@ -16,7 +16,7 @@ from xtr_tf.config.model import TokenizerConfig
 from xtr_tf.config.training import DataConfig, SourceConfig
 from xtr_tf.errors import InputError
 from xtr_tf.training.data.examples import TrainingExample
-from xtr_tf.training.data.sources import open_datasets, open_source
+from xtr_tf.training.data.sources import check_sources, open_datasets, open_source
 
 FULL = {
     "id": "q1",
@@ -260,8 +260,41 @@ def test_unusable_paths_are_input_errors(tmp_path):
     ):
         with pytest.raises(InputError, match=message):
             examples(tmp_path / path if path else "", **config)
-    with pytest.raises(InputError, match="must be a BEIR"):
+    with pytest.raises(InputError, match="damaged"):
         open_datasets(SourceConfig(path=str(tmp_path / "broken.jsonl.gz")), BadRecords(0))
+
+
+def test_a_file_of_examples_is_a_set_to_search(tmp_path):
+    one = {"query": "one?", "language": "en", "positive": {"id": "a", "text": "first"}, "negative": "other"}
+    two = {"query": "two?", "language": "de", "positives": [{"id": "b", "text": "second"}, "other"]}
+    path = write_lines(tmp_path / "dev.jsonl", json.dumps(one), json.dumps(two))
+    (dataset,) = open_datasets(SourceConfig(path=str(path)), BadRecords(0))
+    assert [query.text for query in dataset.queries] == ["one?", "two?"]
+    assert [query.language for query in dataset.queries] == ["en", "de"]
+    assert sorted(document.id for document in dataset.corpus) == ["a", "b", "other"]
+    assert list(dataset.judgements.values()) == [{"a": 1}, {"b": 1, "other": 1}]
+
+
+def test_sets_are_refused_by_their_key(tmp_path):
+    good = SourceConfig(str(write_lines(tmp_path / "a.jsonl", "{}")))
+    (tmp_path / "a.bin").write_bytes(b"")
+    bad = SourceConfig(str(tmp_path / "a.bin"))
+    check_sources(DataConfig(train=(good,), dev=(good,)))
+    with pytest.raises(InputError, match=r"`data\.dev\[1\]`: The format cannot be told from the path"):
+        check_sources(DataConfig(train=(good,), dev=(good, bad)))
+    with pytest.raises(InputError, match=r"`data\.train\[0\]`: A data set does not exist"):
+        check_sources(DataConfig(train=(SourceConfig("nowhere.jsonl"),)))
+
+
+def test_bad_records_by_share():
+    records = BadRecords(0.1)
+    for line in range(1, 12):
+        records.skip("a.jsonl", line, "no query")
+    with pytest.raises(
+        InputError, match=r"11 of 100 records are bad, more than 10\.0%.*a\.jsonl, line 1: no"
+    ):
+        records.report(usable=89)
+    records.report(usable=99)  # a tenth of 110
 
 
 def test_the_current_folder_is_a_data_set(repository, monkeypatch):

@@ -40,6 +40,7 @@ def render_html(content: Content) -> str:
         cards=_cards(content),
         metrics=sections.metrics_of(content),
         systems=sections.table_systems(content),
+        language_systems=sections.language_systems(content),
         imputations=sections.imputation_rows(content),
         costs=sections.cost_rows(content),
         cost_header=sections.COST_HEADER,

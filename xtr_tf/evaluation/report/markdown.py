@@ -12,6 +12,7 @@ from xtr_tf.evaluation.report.sections import (
     cost_rows,
     headline,
     imputation_rows,
+    language_systems,
     metrics_of,
     settings_rows,
     table_systems,
@@ -51,7 +52,20 @@ def _quality(content: Content) -> str:
             cells = [_figure(form.figure(row, system, metric), system in best) for system in systems]
             table.append([row["name"], form.count(row["queries"]), *cells])
         parts += [f"### {metric}\n", _table(["", "queries", *(labels[key] for key in systems)], table)]
-    return "\n".join(parts)
+    return "\n".join([*parts, *_languages(content)])
+
+
+def _languages(content: Content) -> list[str]:
+    """The figures of each language, in the metric that it is reported with."""
+    systems, labels = language_systems(content), form.system_labels(content)
+    table = []
+    for row in content["languages"]:
+        best = form.best_systems(row, systems, row["metric"])
+        cells = [_figure(form.figure(row, system, row["metric"]), system in best) for system in systems]
+        table.append([form.language(row["name"]), row["metric"], form.count(row["queries"]), *cells])
+    if not table:
+        return []
+    return ["### By language\n", _table(["", "metric", "queries", *(labels[key] for key in systems)], table)]
 
 
 def _comparison(content: Content, comparison: Content) -> str:

@@ -55,6 +55,12 @@ def table_systems(content: Content) -> list[str]:
     return [system["key"] for system in content["systems"] if system["key"] != "bm25"]
 
 
+def language_systems(content: Content) -> list[str]:
+    """The systems of a table by language, where BM25 is the one that suits each language."""
+    hidden = ("bm25_words", "bm25_ngrams")
+    return [system["key"] for system in content["systems"] if system["key"] not in hidden]
+
+
 def metrics_of(content: Content) -> list[str]:
     """The metrics that any dataset was measured with, those that datasets are reported with first."""
     first = dict.fromkeys(row["metric"] for row in content["datasets"])

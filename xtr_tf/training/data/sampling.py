@@ -113,8 +113,8 @@ class TrainingData:
         self._sources: list[ExampleSource] = [
             source for source_config in config.train for source in open_source(source_config, bad_records)
         ]
-        bad_records.report()
         self._ends = np.cumsum([len(source) for source in self._sources])
+        bad_records.report(usable=int(self._ends[-1]) if self._sources else 0)
         if not self._sources or not self._ends[-1]:
             raise InputError(
                 "There are no training examples; set `data.train` to sets that have some. "

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from xtr_tf.collections.bad_records import BadRecords
 from xtr_tf.collections.beir import is_beir
-from xtr_tf.collections.dataset import Dataset
+from xtr_tf.collections.dataset import Dataset, Query
+from xtr_tf.collections.document import Document
 from xtr_tf.collections.lines import LineFile
 from xtr_tf.collections.miracl import has_miracl
 from xtr_tf.collections.ms_marco import is_ms_marco
-from xtr_tf.config.training import SourceConfig
+from xtr_tf.config.training import DataConfig, SourceConfig
 from xtr_tf.errors import InputError
 from xtr_tf.training.data.cloze import ClozeSource
 from xtr_tf.training.data.examples import ExampleSource, FileSource, parse_jsonl, parse_tsv
@@ -46,14 +48,47 @@ def _open(config: SourceConfig, bad_records: BadRecords) -> list[ExampleSource]:
 
 
 def open_datasets(config: SourceConfig, bad_records: BadRecords) -> list[Dataset]:
-    """Opens queries, judgements and whole corpora to search; a BEIR, MS MARCO or MIRACL folder."""
+    """Opens queries, judgements and corpora to search.
+
+    A BEIR, MS MARCO or MIRACL folder brings its corpus; of any other training data the corpus is the
+    documents of its examples.
+    """
     format_, paths = _recognise(config)
-    if format_ not in FORMATS:
-        raise InputError(
-            "A set to search must be a BEIR, MS MARCO or MIRACL folder with its corpus. "
-            f"Received: {config.path!r}."
-        )
-    return load_judged(format_, paths[0], config.split, config.language, bad_records)
+    if format_ in FORMATS:
+        return load_judged(format_, paths[0], config.split, config.language, bad_records)
+    return [dataset_of_examples(source) for source in open_source(config, bad_records)]
+
+
+def dataset_of_examples(source: ExampleSource) -> Dataset:
+    """The queries of some examples over all of their documents; documents without an id go by their text."""
+    documents: dict[str, Document] = {}
+    queries: list[Query] = []
+    judgements: dict[str, dict[str, int]] = {}
+    for number in range(len(source)):
+        example = source[number]
+        name = f"{example.id or 'query'}#{number}"
+        for document in (*example.positives, *example.negatives):
+            key = document.id or document.full_text
+            documents.setdefault(key, dataclasses.replace(document, id=key))
+        queries.append(Query(name, example.query, example.language))
+        judgements[name] = {document.id or document.full_text: 1 for document in example.positives}
+    return Dataset(source.name, tuple(queries), judgements, tuple(documents.values()))
+
+
+def check_sources(config: DataConfig) -> None:
+    """Refuses sets that are not there or of no known format, before anything that takes long.
+
+    Raises:
+        InputError: With the key of the set.
+    """
+    for name in ("train", "dev"):
+        for number, source in enumerate(getattr(config, name)):
+            if source.format == "tokenized":
+                continue
+            try:
+                _recognise(source)
+            except InputError as error:
+                raise InputError(f"`data.{name}[{number}]`: {error}") from None
 
 
 def find_paths(path: str) -> list[Path]:

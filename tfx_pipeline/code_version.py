@@ -1,0 +1,81 @@
+"""Which code a component runs, so that what it made before is not taken for what it would make now.
+
+A component depends on the rooms that it imports and those below them (the layers that import-linter checks),
+and on its own file here. A change elsewhere, such as in the server, trains nothing again. Imports no TFX.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+
+from xtr_tf.retriever.model_card import installed_versions
+
+_BASE = ("errors.py", "files.py", "collections", "config")
+_MODEL = (*_BASE, "model")
+_VECTORS = (*_MODEL, "vectors")
+_INDEX = (*_VECTORS, "scoring", "index")
+_RETRIEVER = (*_INDEX, "runtime", "retriever")
+
+#: Folders and files of `xtr_tf` that each component runs.
+_ROOMS: dict[str, tuple[str, ...]] = {
+    "TrainingGen": (*_BASE, "training/data"),
+    "CorpusGen": _BASE,
+    "DataGate": _BASE,
+    "Transform": (*_MODEL, "training/data"),
+    "Trainer": (*_MODEL, "scoring", "training"),
+    "CorpusEncoder": _VECTORS,
+    "IndexBuilder": _INDEX,
+    "RetrieverExporter": _RETRIEVER,
+    "ServingValidator": _RETRIEVER,
+    "RetrievalEvaluator": (*_RETRIEVER, "evaluation"),
+}
+#: What each runs of this package, and of `serving`.
+_OWN: dict[str, tuple[str, ...]] = {
+    "TrainingGen": ("tfx_pipeline/data",),
+    "CorpusGen": ("tfx_pipeline/data",),
+    "DataGate": ("tfx_pipeline/data", "tfx_pipeline/components/data_gate.py"),
+    "Transform": ("tfx_pipeline/components/transform.py",),
+    "Trainer": ("tfx_pipeline/components/trainer.py",),
+    "CorpusEncoder": ("tfx_pipeline/components/corpus_encoder.py",),
+    "IndexBuilder": ("tfx_pipeline/components/index_builder.py",),
+    "RetrieverExporter": ("tfx_pipeline/components/retriever_exporter.py",),
+    "ServingValidator": (
+        "tfx_pipeline/components/serving_validator.py",
+        "tfx_pipeline/components/serving_smoke_test.py",
+        "serving/server",
+        "serving/client",
+    ),
+    "RetrievalEvaluator": (
+        "tfx_pipeline/components/retrieval_evaluator.py",
+        "tfx_pipeline/blessing.py",
+        "tfx_pipeline/data/splits.py",
+    ),
+}
+#: The components of ours whose results depend on our code.
+COMPONENTS = tuple(_ROOMS)
+
+_SOURCES = Path(__file__).resolve().parents[1]
+
+
+def code_of(component: str, sources: Path = _SOURCES) -> str:
+    """A hash of what a component runs: our sources, and the versions of the packages below them.
+
+    Args:
+        component: One of `COMPONENTS`.
+        sources: The folder that holds the packages.
+    """
+    digest = hashlib.sha256(repr(sorted(installed_versions().items())).encode())
+    for place in (*(f"xtr_tf/{room}" for room in _ROOMS[component]), *_OWN[component]):
+        digest.update(_hash(sources / place).encode())
+    return digest.hexdigest()[:24]
+
+
+@functools.lru_cache
+def _hash(place: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+        digest.update(f"{path.relative_to(place.parent)}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,203 @@
+"""Taking a version back: its blessing is withdrawn, servers lose sight of it, and it is not pushed again.
+
+What was withdrawn stands in the metadata store, in the artifacts of the push and of the blessing. A version
+whose directory somebody moved away counts as withdrawn, and as blessed again when it is back. Imports no TFX.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ml_metadata import metadata_store
+from ml_metadata.proto import metadata_store_pb2 as mlmd
+
+from tfx_pipeline.config import PipelineConfig, is_remote
+from tfx_pipeline.lineage import ArtifactRecord, Lineage
+from xtr_tf.errors import InputError
+from xtr_tf.retriever.model_card import MODEL_CARD_FILE
+
+#: Folder next to the versions that withdrawn ones are moved to; servers look at numbers only.
+WITHDRAWN_FOLDER = ".withdrawn"
+#: Custom properties of a push and of a blessing.
+BECAUSE, WHEN, _REMOVED, _CONTENT = "withdrawn", "withdrawn_at", "withdrawn_by_removal", "withdrawn_content"
+_REASONS, _REASONS_BEFORE = "reasons", "reasons_before"
+
+
+@dataclasses.dataclass(frozen=True)
+class Version:
+    """A version that was pushed.
+
+    Attributes:
+        number: Its name.
+        place: The directory that it was pushed to.
+        present: Whether it is there.
+        withdrawn: Why it was taken back; empty if it was not.
+        record: Of the push.
+    """
+
+    number: int
+    place: Path
+    present: bool
+    withdrawn: str
+    record: ArtifactRecord
+
+
+def pushed_versions(lineage: Lineage) -> list[Version]:
+    """All that was pushed, each once, in the order of numbers."""
+    found = {}
+    for record in lineage.artifacts("PushedModel"):
+        if record.properties.get("pushed") and not is_remote(str(record.properties["pushed_destination"])):
+            place = Path(str(record.properties["pushed_destination"]))
+            withdrawn = str(record.properties.get(BECAUSE, ""))
+            found[place] = Version(int(place.name), place, place.is_dir(), withdrawn, record)
+    return sorted(found.values(), key=lambda version: version.number)
+
+
+def newest_present(folder: Path) -> int | None:
+    """The largest version number that a model's base directory holds: what servers serve."""
+    names = [path.name for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+    return max((int(name) for name in names if name.isdecimal()), default=None)
+
+
+def identity_of(card: Mapping[str, Any]) -> str:
+    """A hash of what a model was made of, whenever that was."""
+    content = {name: value for name, value in card.items() if name != "created"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def withdrawn_contents(lineage: Lineage) -> dict[str, str]:
+    """Why, by what the models were made of, for those who would bless or push the same again."""
+    return {
+        str(version.record.properties[_CONTENT]): f"Version {version.number} of the same content was "
+        f"withdrawn: {version.withdrawn}"
+        for version in pushed_versions(lineage)
+        if version.withdrawn and version.record.properties.get(_CONTENT)
+    }
+
+
+def reject(config: PipelineConfig, database: Path, number: int, because: str) -> Version:
+    """Withdraws a version.
+
+    Args:
+        config: Whose.
+        database: The metadata store.
+        number: The version.
+        because: Why; `lineage` and `status` show it.
+
+    Returns:
+        The version, as it was before.
+
+    Raises:
+        InputError: No run pushed it, or it was withdrawn before.
+    """
+    versions = {version.number: version for version in pushed_versions(Lineage(database))}
+    if number not in versions:
+        known = ", ".join(map(str, versions)) or "none"
+        raise InputError(f"No run pushed this version; pushed were: {known}. Received: {number}.")
+    version = versions[number]
+    if version.withdrawn and not version.record.properties.get(_REMOVED):
+        raise InputError(
+            f"The version was withdrawn before: {version.withdrawn.rstrip('.')}. Received: {number}."
+        )
+    _Writer(database).withdraw(version, because, by_removal=False)
+    if version.present:
+        aside = Path(config.serving_folder, WITHDRAWN_FOLDER, str(number))
+        aside.parent.mkdir(parents=True, exist_ok=True)
+        version.place.rename(aside)
+    return version
+
+
+def roll_back(config: PipelineConfig, database: Path, because: str) -> tuple[Version, int]:
+    """Withdraws the newest version, so that servers and the next run go on with the one before it.
+
+    Returns:
+        What was withdrawn, and the number of what is in production now.
+
+    Raises:
+        InputError: There is no version before it.
+    """
+    numbers = sorted(
+        int(path.name) for path in Path(config.serving_folder).glob("*") if path.name.isdecimal()
+    )
+    if len(numbers) < 2:
+        held = f"version {numbers[0]} only" if numbers else "none"
+        raise InputError(
+            "There is no version before the newest to go back to; `xtr-tf pipeline reject` takes the only "
+            f"one away. Received: {held} in {config.serving_folder}."
+        )
+    return reject(config, database, numbers[-1], because), numbers[-2]
+
+
+def note_moved_directories(config: PipelineConfig, database: Path) -> list[str]:
+    """Withdraws versions whose directories were moved away, and blesses again those that are back.
+
+    A version is moved away to go back only if an older one is there; older ones may be deleted to save space.
+
+    Returns:
+        A sentence each.
+    """
+    if not database.is_file() or is_remote(config.serving_folder):
+        return []
+    newest = newest_present(Path(config.serving_folder))
+    told = []
+    for version in pushed_versions(Lineage(database)):
+        by_removal = bool(version.record.properties.get(_REMOVED))
+        if version.present and by_removal:
+            _Writer(database).restore(version)
+            told.append(f"Version {version.number} is back and counts again.")
+        elif not version.present and not version.withdrawn and newest is not None and newest < version.number:
+            because = f"its directory was moved away from {config.serving_folder}."
+            _Writer(database).withdraw(version, because, by_removal=True)
+            told.append(f"Version {version.number} counts as rolled back: {because}")
+    return told
+
+
+class _Writer:
+    """The only one that changes what runs have recorded."""
+
+    def __init__(self, database: Path) -> None:
+        connection = mlmd.ConnectionConfig()
+        connection.sqlite.filename_uri = str(database)
+        connection.sqlite.connection_mode = mlmd.SqliteMetadataSourceConfig.READWRITE
+        self._store = metadata_store.MetadataStore(connection)
+        self._lineage = Lineage(database)
+
+    def withdraw(self, version: Version, because: str, by_removal: bool) -> None:
+        now = dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds")
+        model = next(iter(self._lineage.inputs(version.record, "model")))
+        noted: dict[str, str | int] = {BECAUSE: because, WHEN: now, _REMOVED: int(by_removal)}
+        card = Path(model.uri, "Format-Serving", MODEL_CARD_FILE)
+        if card.is_file():
+            noted[_CONTENT] = identity_of(json.loads(card.read_text(encoding="utf-8")))
+        self._change(version.record.id, noted)
+        for blessing in self._blessings(model):
+            before = str(blessing.properties.get(_REASONS, ""))
+            reasons = f"Version {version.number} was withdrawn on {now[:10]}: {because}"
+            self._change(blessing.id, noted | {"blessed": 0, _REASONS: reasons, _REASONS_BEFORE: before})
+
+    def restore(self, version: Version) -> None:
+        model = next(iter(self._lineage.inputs(version.record, "model")))
+        cleared: dict[str, str | int] = {BECAUSE: "", WHEN: "", _REMOVED: 0, _CONTENT: ""}
+        self._change(version.record.id, cleared)
+        for blessing in self._blessings(model):
+            reasons = str(blessing.properties.get(_REASONS_BEFORE, ""))
+            self._change(blessing.id, cleared | {"blessed": 1, _REASONS: reasons})
+
+    def _blessings(self, model: ArtifactRecord) -> list[ArtifactRecord]:
+        results = self._lineage.results(model, "model")
+        return [record for record in results if record.type == "ModelBlessing"]
+
+    def _change(self, artifact_id: int, properties: Mapping[str, str | int]) -> None:
+        (artifact,) = self._store.get_artifacts_by_id([artifact_id])
+        for name, value in properties.items():
+            if isinstance(value, int):
+                artifact.custom_properties[name].int_value = value
+            else:
+                artifact.custom_properties[name].string_value = value
+        self._store.put_artifacts([artifact])
