@@ -195,7 +195,9 @@ def _convert(hint: Any, value: Any, base: Any, key: str, whole: type) -> Any:
         if not isinstance(value, Mapping):
             raise InputError(f"`{key}` is a section of keys and values. Received: {_kind(value)}.")
         return {
-            _convert(arguments[0], name, None, key): _convert(arguments[1], item, None, f"{key}.{name}")
+            _convert(arguments[0], name, None, key, whole): _convert(
+                arguments[1], item, None, f"{key}.{name}", whole
+            )
             for name, item in value.items()
         }
     if origin is tuple:
