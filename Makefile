@@ -6,7 +6,7 @@ WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-index bench-serve bench-search bench-model claims gate-trial pin-images first-day
+.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-index bench-serve bench-search bench-model claims gate-trial pin-images first-day bench-api
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ bench-search: setup ## Compare search with FAISS, xtr-warp-rs, fast-plaid and th
 
 bench-model: setup ## Measure an encoder on every test set beside BM25, questions across languages too
 	@$(PYTHON) -W ignore benchmarks/model/run.py $(ARGS)
+
+bench-api: setup ## Measure how soon the library answers: import, index, first query; beside fast-plaid
+	@$(PYTHON) -W ignore benchmarks/api/run.py $(ARGS)
 
 bench-index: setup ## Measure the index build's memory, time and quality beside ScaNN's own builder
 	@$(PYTHON) -W ignore benchmarks/index/run.py
