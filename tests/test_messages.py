@@ -14,6 +14,8 @@ PASSED_ON = {
     "tfx_pipeline/components/data_gate.py",  # _refusal
     "tfx_pipeline/runners/local.py",  # a component's sentence, and the log
     "xtr_tf/checkpoints/torch_file.py",  # adds the file to the reader's sentence
+    "xtr_tf/collections/corpus.py",  # a sentence that both kinds of corpus share
+    "xtr_tf/collections/given.py",  # as above
     "xtr_tf/retriever/gate.py",  # the sentence of the process that checks
     "xtr_tf/retriever/session.py",  # the sentence of the graph
     "xtr_tf/training/data/sources.py",  # the key, then the sentence
