@@ -48,6 +48,7 @@ def blocks(document: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_a_documents_python_prints_what_it_says(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -69,6 +70,7 @@ class _Checker(doctest.OutputChecker):
         return super().check_output(want, got, optionflags) or same(want, got)
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_of_the_library_run(name: str, docs_names: dict[str, Any]) -> None:
     module = importlib.import_module(f"xtr_tf.api.{name}")

@@ -10,7 +10,7 @@ import pytest
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_the_quickstart_runs(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "atlas").symlink_to(repository / "examples" / "atlas")
     notebook = nbformat.read(repository / "examples" / "quickstart.ipynb", as_version=4)
