@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress
 
-from xtr_tf.progress import figures, shown, track, tracked
+from xtr_tf.progress import draws_bars, figures, shown, track, tracked
 
 
 def console_without_terminal() -> tuple[Console, io.StringIO]:
@@ -93,3 +93,11 @@ def test_figures(seconds: float, total: float | None, completed: float, before: 
     bars.tasks[0].completed = completed
     assert task == 0
     assert figures(bars.tasks[0]) == expected
+
+
+def test_a_notebook_has_bars_only_where_widgets_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = Console(file=io.StringIO(), force_jupyter=True, force_terminal=False)
+    for installed in (True, False):
+        monkeypatch.setattr("xtr_tf.progress.find_spec", lambda name, there=installed: there or None)
+        assert draws_bars(notebook) is installed
+    assert not draws_bars(console_without_terminal()[0])

@@ -1,4 +1,4 @@
-"""How far long work is: a bar on a terminal, a line every 30 seconds elsewhere, nothing unless asked.
+"""How far long work is: a bar on a terminal or in a notebook, a line every 30 seconds elsewhere.
 
 Whoever does long work wraps it in `track` and counts; whoever talks to a person wraps everything in
 `shown`. Neither needs to know the other, and without `shown` counting costs next to nothing. Knows rich,
@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from rich.console import Console
@@ -114,7 +115,7 @@ class _Display:
             _Figures(),
             console=console,
             transient=True,
-            disable=not console.is_terminal,
+            disable=not draws_bars(console),
             redirect_stdout=False,
             redirect_stderr=False,
         )
@@ -123,7 +124,7 @@ class _Display:
 
     def __enter__(self) -> _Display:
         self.bars.start()
-        if not self._console.is_terminal:
+        if not draws_bars(self._console):
             self._thread.start()
         return self
 
@@ -139,6 +140,11 @@ class _Display:
             parts = [f"{task.description} {figures(task)}".strip() for task in self.bars.tasks]
             if parts:
                 self._console.print("; ".join(parts), highlight=False, soft_wrap=True, markup=False)
+
+
+def draws_bars(console: Console) -> bool:
+    """Whether a bar can be drawn again and again: on a terminal, or in a notebook that has ipywidgets."""
+    return console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
 
 
 class _Figures(ProgressColumn):
