@@ -1,5 +1,7 @@
 """How good an encoder is: every test set, exact search at k' 1,000, next to BM25 over character n-grams.
 
+Query tokens count by their IDF unless `--token-weights none` is given.
+
     make bench-model                                  # models/mxtr_tiny
     make bench-model ARGS="ENCODER --queries 300"     # another encoder, at most 300 queries of each set
 
@@ -24,6 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from xtr_tf.collections.loading import load_datasets
+from xtr_tf.config.retrieval import TOKEN_WEIGHTS
 from xtr_tf.evaluation.evaluate import evaluate_model
 from xtr_tf.evaluation.evaluator import EvaluationSettings
 from xtr_tf.evaluation.results import file_name
@@ -56,6 +59,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("encoder", nargs="?", default="models/mxtr_tiny", type=Path)
     parser.add_argument("--queries", type=int, default=0, help="at most so many of each set; 0 for all")
+    parser.add_argument("--token-weights", default="idf", choices=TOKEN_WEIGHTS)
     parser.add_argument("--data", default="../shared/data", type=Path, help="where unpack.sh is")
     arguments = parser.parse_args()
     if not (SETS / "test").is_dir():
@@ -66,7 +70,12 @@ def main() -> None:
     ]
     folders = [tests / "xquad_r", *(tests / name for name in ("jaquad_ja", *ENGLISH, *DEVELOPMENT)), *cross]
     settings = EvaluationSettings(
-        k_prime=K_PRIME, max_queries=arguments.queries, analysis_queries=0, exact_queries=0, examples=0
+        k_prime=K_PRIME,
+        token_weights=arguments.token_weights,
+        max_queries=arguments.queries,
+        analysis_queries=0,
+        exact_queries=0,
+        examples=0,
     )
     report = OUT / "report"
     content = evaluate_model(arguments.encoder, load_datasets(folders), report, settings, progress=print)
@@ -74,7 +83,7 @@ def main() -> None:
     print(table(figures))
     machine = content["machine"]
     print(f"{machine['processor']}, {machine['cores']} cores, {content['seconds']:.0f} s, ", end="")
-    print(f"{arguments.queries or 'all'} queries of each set")
+    print(f"{arguments.queries or 'all'} queries of each set, token weights {arguments.token_weights}")
     print(result(figures))
 
 
