@@ -25,6 +25,7 @@ def corpus(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_one_command_makes_a_model_that_opens(tiny_model: Any, corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "models"
     ended = call_command(

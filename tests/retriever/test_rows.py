@@ -12,6 +12,8 @@ from xtr_tf.retriever.reference_cases import Reference, ReferenceCase, read_refe
 from xtr_tf.runtime import SavedModelSession
 
 KINDS = ("exact", "scann", "core")
+# The others take as long again, and differ in what other tests look at.
+ONE_FAST = [pytest.param(kind, marks=[] if kind == "scann" else [pytest.mark.slow]) for kind in KINDS]
 QUERIES = ["highest mountain on earth", "東京", "wie lang ist der Nil?", "nile"]
 # No two queries ask for the same; two of them share k' and leaves, and are searched together.
 REQUEST = {
@@ -51,7 +53,7 @@ def assert_as_alone(session: SavedModelSession, signature: str, inputs: dict) ->
         assert differences(alone, without_padding(alone, half)) == [], (signature, row)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ONE_FAST)
 def test_rows_that_differ_get_what_they_would_get_alone(sessions, kind):
     session = sessions[kind]
     vectors = session.run("encode_query", {"query": QUERIES})

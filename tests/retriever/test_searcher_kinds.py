@@ -23,6 +23,8 @@ from xtr_tf.runtime.op_libraries import ops_of
 from xtr_tf.runtime.saved_model_file import read_meta_graph
 
 KINDS = ("exact", "scann", "core")
+# The others take as long again, and differ in what other tests look at.
+ONE_FAST = [pytest.param(kind, marks=[] if kind == "scann" else [pytest.mark.slow]) for kind in KINDS]
 LIBRARIES = {
     "exact": ["_sentencepiece_tokenizer.so"],
     "core": ["_sentencepiece_tokenizer.so"],
@@ -75,7 +77,7 @@ def test_only_core_ops_and_sentencepiece(published, stock_ops, kind):
     assert ops - stock_ops == {"SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceIdToStringOp"}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ONE_FAST)
 def test_pythons_own_loader_agrees(published, kind):
     loaded = tf.saved_model.load(str(published[kind]))
     reference = read_reference(published[kind])
@@ -103,7 +105,7 @@ def test_all_kinds_find_the_same_when_nothing_is_left_out(sessions):
             assert worst < tolerance, (kind, worst)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ONE_FAST)
 def test_empty_and_blank_batches(sessions, kind):
     session = sessions[kind]
     assert session.run("serving_default", {"query": []})["document_ids"].shape == (0, 5)
