@@ -90,6 +90,7 @@ def test_training_starts_from_the_model_and_continues(tiny_model: Any, tmp_path:
         xtr_tf.train(tiny_model, pairs()[:2], steps=3, out=tmp_path / "run", **settings)
 
 
+@pytest.mark.slow
 def test_a_run_without_a_folder_is_found_again(
     tiny_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,7 @@ def test_pythons_own_loader_agrees(published, kind):
         assert differences(case, answer) == [], case.signature
 
 
+@pytest.mark.slow
 def test_all_kinds_find_the_same_when_nothing_is_left_out(sessions):
     """With every token retrieved, only the precision of the stored vectors differs."""
     request = {"query": QUERIES, "top_k": [60], **EVERYTHING}

@@ -130,6 +130,7 @@ def test_without_an_earlier_index_a_refresh_builds_one(stage: Stage) -> None:
     assert TokenIndex.open(index.uri).num_documents == 5
 
 
+@pytest.mark.slow
 def test_the_exported_model_is_servable_and_holds_its_encoder(stage: Stage) -> None:
     vectors = stage.encode(stage.documents)
     model = stage.export(vectors, stage.index(vectors))

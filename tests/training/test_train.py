@@ -100,6 +100,7 @@ def test_steps_kept_on_the_device_give_the_same(tiny_run, uninterrupted):
         np.testing.assert_allclose(weight, theirs[name], atol=1e-4, err_msg=name)
 
 
+@pytest.mark.slow
 def test_a_teachers_vectors_are_enough_to_train_on(tiny_run, tmp_path, atlas_store):
     """Tokens come to point where the teacher's do; a run that is continued is one without a stop."""
     config = tiny_run(steps=12, learning_rate=3e-2, steps_per_loop=4, checkpoint_every=4)
