@@ -63,3 +63,17 @@ def hits_from_padded(token_ids: tf.Tensor, scores: tf.Tensor, valid: tf.Tensor) 
         valid=valid,
         cutoffs=tf.where(tf.reduce_any(valid, axis=1), lowest, 0.0),
     )
+
+
+def best_hits(token_ids: tf.Tensor, scores: tf.Tensor, k_prime: tf.Tensor) -> TokenHits:
+    """The `k_prime` best of each row, in descending order.
+
+    Args:
+        token_ids: `[rows, columns]` int32, anything where the score is -inf.
+        scores: `[rows, columns]` float32, -inf where there is no hit.
+        k_prime: Scalar int32; more than there are columns means all.
+    """
+    best = tf.math.top_k(scores, tf.minimum(k_prime, tf.shape(scores)[1]))
+    return hits_from_padded(
+        tf.gather(token_ids, best.indices, batch_dims=1), best.values, best.values > -float("inf")
+    )

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.support.numbers import rounding
-from xtr_tf.index.searchers import base, core
+from xtr_tf.index.searchers import base
 from xtr_tf.index.searchers.opening import searcher_from_index
 
 K_PRIME = 40
@@ -35,8 +35,7 @@ def search(searcher, queries, allowed, k_prime=K_PRIME):
 def test_the_best_of_the_allowed_tokens_are_found(
     make_index, vectors, queries, monkeypatch, kind, share, limit
 ):
-    for module in (base, core):
-        monkeypatch.setattr(module, "SCORED_DIRECTLY", limit)
+    monkeypatch.setattr(base, "SCORED_DIRECTLY", limit)
     allowed = np.random.default_rng(0).random(len(vectors)) < share
     ids, scores, valid, cutoffs = search(searcher_from_index(make_index(**KINDS[kind])), queries, allowed)
     assert allowed[ids[valid]].all()

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from collections.abc import Callable
 
 import tensorflow as tf
 
 from xtr_tf.index.rules import OVER_RETRIEVED, SCORED_DIRECTLY
 from xtr_tf.index.searchers.direct import search_directly
-from xtr_tf.scoring.token_hits import TokenHits, hits_from_padded
+from xtr_tf.scoring.token_hits import TokenHits, best_hits
+
+# The parts of `TokenHits`, as branches of a graph return them.
+Hits = tuple[tf.Tensor, ...]
 
 
 class TokenSearcher(tf.Module, abc.ABC):
@@ -139,34 +143,49 @@ class TokenSearcher(tf.Module, abc.ABC):
         row_lengths: tf.Tensor,
         allowed: tf.Tensor,
     ) -> TokenHits:
-        """Scores few tokens directly; of many, retrieves more than is wanted and drops the others.
-
-        If too few are left after that, because the query is about what is not allowed, all allowed tokens are
-        scored after all.
-        """
+        """Scores few tokens directly, and searches many as the index does it best."""
         count = tf.math.count_nonzero(allowed, dtype=tf.int32)
-        wanted = tf.minimum(k_prime, count)
 
-        def directly() -> tuple[tf.Tensor, ...]:
+        def directly() -> Hits:
             tokens = tf.cast(tf.where(allowed)[:, 0], tf.int32)
             return tuple(search_directly(query_vectors, tokens, k_prime, self.approximate_vectors))
 
-        def broadly() -> tuple[tf.Tensor, ...]:
-            share = tf.cast(count, tf.float32) / self.num_tokens
-            more = tf.cast(tf.math.ceil(OVER_RETRIEVED * tf.cast(k_prime, tf.float32) / share), tf.int32)
-            hits = self._search(query_vectors, tf.minimum(more, self.num_tokens), leaves, row_lengths)
-            valid = hits.valid & tf.gather(allowed, hits.token_ids)
-            scores = tf.where(valid, hits.scores, -float("inf"))
-            best = tf.math.top_k(scores, tf.minimum(k_prime, tf.shape(scores)[1]))
-            left = tf.reduce_min(tf.math.count_nonzero(valid, axis=1, dtype=tf.int32))
-            found = hits_from_padded(
-                tf.gather(hits.token_ids, best.indices, batch_dims=1),
-                best.values,
-                best.values > -float("inf"),
-            )
-            return tf.cond(left >= wanted, lambda: tuple(found), directly)
+        def broadly() -> Hits:
+            return self._search_broadly(query_vectors, k_prime, leaves, row_lengths, allowed, count, directly)
 
         return TokenHits(*tf.cond(count <= SCORED_DIRECTLY, directly, broadly))
+
+    def _search_broadly(
+        self,
+        query_vectors: tf.Tensor,
+        k_prime: tf.Tensor,
+        leaves: tf.Tensor,
+        row_lengths: tf.Tensor,
+        allowed: tf.Tensor,
+        count: tf.Tensor,
+        directly: Callable[[], Hits],
+    ) -> Hits:
+        """Searches where many tokens are allowed: retrieves more than is wanted and drops the others.
+
+        If too few are left after that, because the query is about what is not allowed, all allowed tokens are
+        scored after all.
+
+        Args:
+            query_vectors: As for `search_allowed`; likewise the next four.
+            k_prime: The same.
+            leaves: The same.
+            row_lengths: The same.
+            allowed: The same.
+            count: Tokens that are allowed.
+            directly: Scores all of them.
+        """
+        share = tf.cast(count, tf.float32) / self.num_tokens
+        more = tf.cast(tf.math.ceil(OVER_RETRIEVED * tf.cast(k_prime, tf.float32) / share), tf.int32)
+        hits = self._search(query_vectors, tf.minimum(more, self.num_tokens), leaves, row_lengths)
+        valid = hits.valid & tf.gather(allowed, hits.token_ids)
+        found = best_hits(hits.token_ids, tf.where(valid, hits.scores, -float("inf")), k_prime)
+        left = tf.reduce_min(tf.math.count_nonzero(valid, axis=1, dtype=tf.int32))
+        return tf.cond(left >= tf.minimum(k_prime, count), lambda: tuple(found), directly)
 
     @abc.abstractmethod
     def _search(

@@ -7,12 +7,13 @@ no exact top-k' is needed. This file must never import ScaNN, nor use an op outs
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import tensorflow as tf
 
-from xtr_tf.index.rules import CORE_SEARCHED_SHARE, CORE_TOKENS_PER_K_PRIME, SCORED_DIRECTLY
-from xtr_tf.index.searchers.base import LeafRule, TokenSearcher
-from xtr_tf.index.searchers.direct import search_directly
+from xtr_tf.index.rules import CORE_SEARCHED_SHARE, CORE_TOKENS_PER_K_PRIME
+from xtr_tf.index.searchers.base import Hits, LeafRule, TokenSearcher
 from xtr_tf.index.vector_source import require_tokens
 from xtr_tf.scoring.token_hits import TokenHits, hits_from_padded
 
@@ -75,29 +76,22 @@ class CoreSearcher(TokenSearcher):
             query_vectors, k_prime, self._rule.leaves_to_search(leaves, k_prime), row_lengths, None
         )
 
-    def _search_allowed(
+    def _search_broadly(
         self,
         query_vectors: tf.Tensor,
         k_prime: tf.Tensor,
         leaves: tf.Tensor,
         row_lengths: tf.Tensor,
         allowed: tf.Tensor,
-    ) -> TokenHits:
-        """Scores few tokens directly, and of many only the allowed ones in more leaves."""
-        count = tf.math.count_nonzero(allowed, dtype=tf.int32)
-
-        def directly() -> tuple[tf.Tensor, ...]:
-            tokens = tf.cast(tf.where(allowed)[:, 0], tf.int32)
-            return tuple(search_directly(query_vectors, tokens, k_prime, self.vectors_of))
-
-        def in_leaves() -> tuple[tf.Tensor, ...]:
-            share = tf.cast(count, tf.float32) / self.num_tokens
-            needed = tf.cast(tf.math.ceil(tf.cast(k_prime, tf.float32) / share), tf.int32)
-            probed = self._rule.leaves_to_search(leaves, tf.minimum(needed, self.num_tokens))
-            of_postings = tf.gather(allowed, self.postings)
-            return tuple(self._search_postings(query_vectors, k_prime, probed, row_lengths, of_postings))
-
-        return TokenHits(*tf.cond(count <= SCORED_DIRECTLY, directly, in_leaves))
+        count: tf.Tensor,
+        directly: Callable[[], Hits],
+    ) -> Hits:
+        """Scores only the allowed tokens, in more leaves."""
+        share = tf.cast(count, tf.float32) / self.num_tokens
+        needed = tf.cast(tf.math.ceil(tf.cast(k_prime, tf.float32) / share), tf.int32)
+        probed = self._rule.leaves_to_search(leaves, tf.minimum(needed, self.num_tokens))
+        of_postings = tf.gather(allowed, self.postings)
+        return tuple(self._search_postings(query_vectors, k_prime, probed, row_lengths, of_postings))
 
     def _search_postings(
         self,

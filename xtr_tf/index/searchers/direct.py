@@ -32,12 +32,47 @@ def search_directly(
     Returns:
         The hits, `[rows, max(min(k_prime, count), 1)]`.
     """
-    rows, count = tf.shape(query_vectors)[0], tf.size(tokens)
+    places, scores = best_in_blocks(
+        lambda start, end: tf.matmul(query_vectors, vectors_of(tokens[start:end]), transpose_b=True),
+        tf.shape(query_vectors)[0],
+        tf.size(tokens),
+        _BLOCK,
+        k_prime,
+    )
+    found = tf.gather(tokens, places)
+    # One column at least, which holds nothing where there are no tokens.
+    missing = [[0, 0], [0, tf.maximum(1 - tf.shape(scores)[1], 0)]]
+    return hits_from_padded(
+        tf.pad(found, missing),
+        tf.pad(scores, missing),
+        tf.pad(tf.ones_like(scores, tf.bool), missing),
+    )
+
+
+def best_in_blocks(
+    similarities: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+    rows: tf.Tensor,
+    count: tf.Tensor | int,
+    block: tf.Tensor | int,
+    k_prime: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The running top-k' of a long row of columns, of which one block is there at a time.
+
+    Args:
+        similarities: Gives `[rows, end - start]` float32 for a start and an end.
+        rows: Scalar int32.
+        count: Columns in all.
+        block: Columns at once.
+        k_prime: Scalar int32, at least 1; more than `count` means all.
+
+    Returns:
+        Columns and scores of the best, `[rows, min(k_prime, count)]`, in descending order; equal scores are
+        ranked by column.
+    """
 
     def merge(start: tf.Tensor, places: tf.Tensor, scores: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        end = tf.minimum(start + _BLOCK, count)
-        similarities = tf.matmul(query_vectors, vectors_of(tokens[start:end]), transpose_b=True)
-        of_block = tf.math.top_k(similarities, tf.minimum(k_prime, end - start))
+        end = tf.minimum(start + block, count)
+        of_block = tf.math.top_k(similarities(start, end), tf.minimum(k_prime, end - start))
         scores = tf.concat([scores, of_block.values], axis=1)
         places = tf.concat([places, of_block.indices + start], axis=1)
         best = tf.math.top_k(scores, tf.minimum(k_prime, tf.shape(scores)[1]))
@@ -50,11 +85,4 @@ def search_directly(
         shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, None]), tf.TensorShape([None, None])),
         parallel_iterations=1,
     )
-    found = tf.gather(tokens, places)
-    # One column at least, which holds nothing where there are no tokens.
-    missing = [[0, 0], [0, tf.maximum(1 - tf.shape(scores)[1], 0)]]
-    return hits_from_padded(
-        tf.pad(found, missing),
-        tf.pad(scores, missing),
-        tf.pad(tf.ones_like(scores, tf.bool), missing),
-    )
+    return places, scores

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from xtr_tf.errors import InputError
 from xtr_tf.index.searchers.base import TokenSearcher
+from xtr_tf.index.searchers.direct import best_in_blocks
 from xtr_tf.index.vector_source import require_finite
 from xtr_tf.scoring.token_hits import TokenHits, hits_from_padded
 
@@ -63,25 +64,12 @@ class ExactSearcher(TokenSearcher):
         rows = tf.shape(query_vectors)[0]
         block = tf.clip_by_value(_MAX_SIMILARITIES // tf.maximum(rows, 1), 1024, self.num_tokens)
 
-        def merge(start: tf.Tensor, ids: tf.Tensor, scores: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            end = tf.minimum(start + block, self.num_tokens)
+        def similarities(start: tf.Tensor, end: tf.Tensor) -> tf.Tensor:
             vectors = tf.cast(self.vectors[start:end], tf.float32)
-            similarities = tf.matmul(query_vectors, vectors, transpose_b=True)
-            if allowed is not None:
-                similarities = tf.where(allowed[start:end], similarities, -float("inf"))
-            of_block = tf.math.top_k(similarities, tf.minimum(k_prime, end - start))
-            scores = tf.concat([scores, of_block.values], axis=1)
-            ids = tf.concat([ids, of_block.indices + start], axis=1)
-            best = tf.math.top_k(scores, tf.minimum(k_prime, tf.shape(scores)[1]))
-            return end, tf.gather(ids, best.indices, batch_dims=1), best.values
+            products = tf.matmul(query_vectors, vectors, transpose_b=True)
+            return products if allowed is None else tf.where(allowed[start:end], products, -float("inf"))
 
-        _, ids, scores = tf.while_loop(
-            cond=lambda start, *_: start < self.num_tokens,
-            body=merge,
-            loop_vars=(tf.constant(0), tf.zeros([rows, 0], tf.int32), tf.zeros([rows, 0])),
-            shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, None]), tf.TensorShape([None, None])),
-            parallel_iterations=1,
-        )
+        ids, scores = best_in_blocks(similarities, rows, self.num_tokens, block, k_prime)
         valid = tf.ones_like(ids, tf.bool) if allowed is None else scores > -float("inf")
         return hits_from_padded(ids, scores, valid)
 

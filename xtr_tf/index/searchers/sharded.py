@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from xtr_tf.errors import InputError
 from xtr_tf.index.searchers.base import TokenSearcher
-from xtr_tf.scoring.token_hits import TokenHits, hits_from_padded
+from xtr_tf.scoring.token_hits import TokenHits, best_hits
 
 
 class ShardedSearcher(TokenSearcher):
@@ -78,7 +78,4 @@ class ShardedSearcher(TokenSearcher):
         firsts = np.cumsum([0, *(shard.num_tokens for shard in self.shards[:-1])])
         ids = tf.concat([own.token_ids + int(first) for own, first in zip(hits, firsts, strict=True)], axis=1)
         scores = tf.concat([own.scores for own in hits], axis=1)
-        best = tf.math.top_k(scores, tf.minimum(k_prime, tf.shape(scores)[1]))
-        return hits_from_padded(
-            tf.gather(ids, best.indices, batch_dims=1), best.values, best.values > -float("inf")
-        )
+        return best_hits(ids, scores, k_prime)
