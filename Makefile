@@ -71,19 +71,19 @@ bench-encode: setup parity-env ## Compare the encoder's speed with transformers 
 bench-train: setup parity-env ## Compare the training step's speed and memory with torch
 	@$(PYTHON) -W ignore benchmarks/train/run.py $(ARGS)
 
-bench-serve: setup ## Measure latency, load, batching and swaps of the server beside in-process calls
+bench-serve: setup ## Measure latency, load, batching and swaps of the server next to in-process calls
 	@$(PYTHON) -W ignore benchmarks/serve/run.py $(ARGS)
 
 bench-search: setup ## Compare search with FAISS, xtr-warp-rs, fast-plaid and the XTR notebook
 	@$(PYTHON) -W ignore benchmarks/search/run.py $(ARGS)
 
-bench-model: setup ## Measure an encoder on every test set beside BM25, questions across languages too
+bench-model: setup ## Measure an encoder on every test set next to BM25, questions across languages too
 	@$(PYTHON) -W ignore benchmarks/model/run.py $(ARGS)
 
-bench-api: setup ## Measure how soon the library answers: import, index, first query; beside fast-plaid
+bench-api: setup ## Measure how soon the library answers: import, index, first query; next to fast-plaid
 	@$(PYTHON) -W ignore benchmarks/api/run.py $(ARGS)
 
-bench-index: setup ## Measure the index build's memory, time and quality beside ScaNN's own builder
+bench-index: setup ## Measure the index build's memory, time and quality next to ScaNN's own builder
 	@$(PYTHON) -W ignore benchmarks/index/run.py
 
 claims: setup ## Check the paper's claims on the models of benchmarks/study, on real data

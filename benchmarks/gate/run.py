@@ -86,7 +86,9 @@ def prepare(work: Path) -> list[str]:
             out = work / f"{encoder}-{kind}"
             if not out.is_dir():
                 vectors = str(folder / "vectors")
-                _run(["-c", CLI, "index", "build", vectors, "--out", str(out), "--leaves", "60", *options])
+                _run(
+                    ["-c", CLI, "index", "build", vectors, "--out", str(out), "--num-leaves", "60", *options]
+                )
     return [f"{encoder}-{kind}" for encoder in ENCODERS for kind in KINDS]
 
 

@@ -1,4 +1,4 @@
-"""This server beside that of an earlier commit, in one run and by turns, with the same client and model."""
+"""This server next to that of an earlier commit, in one run and by turns, with the same client and model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmarks' modules, which are scripts beside each other and no package."""
+"""The benchmarks' modules, which are scripts next to each other and no package."""
 
 from __future__ import annotations
 

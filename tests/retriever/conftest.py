@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,13 @@ from xtr_tf.runtime import SavedModelSession
 def exact_session(exact_export: Path) -> Iterator[SavedModelSession]:
     with SavedModelSession(exact_export) as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def sessions(published: dict[str, Path]) -> Iterator[dict[str, SavedModelSession]]:
+    """One session on the exported model of every kind of index."""
+    with contextlib.ExitStack() as stack:
+        yield {kind: stack.enter_context(SavedModelSession(path)) for kind, path in published.items()}
 
 
 @pytest.fixture(scope="session")

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
+from tests.support.index_kinds import ONE_FAST
 from xtr_tf.retriever.gate import pairs_to_join, problems_of
 from xtr_tf.retriever.reference_cases import Reference, ReferenceCase, read_reference
 from xtr_tf.runtime import SavedModelSession
 
-KINDS = ("exact", "scann", "core")
-# The others take as long again, and differ in what other tests look at.
-ONE_FAST = [pytest.param(kind, marks=[] if kind == "scann" else [pytest.mark.slow]) for kind in KINDS]
 QUERIES = ["highest mountain on earth", "東京", "wie lang ist der Nil?", "nile"]
 # No two queries ask for the same; two of them share k' and leaves, and are searched together.
 REQUEST = {
@@ -26,14 +22,6 @@ REQUEST = {
     "filter": ["", "", "language!=fr", "language=en|de"],
     "min_score": [-1e30, -1e30, -1e30, 0.2],
 }
-
-
-@pytest.fixture(scope="module")
-def sessions(published) -> Iterator[dict[str, SavedModelSession]]:
-    opened = {kind: SavedModelSession(directory) for kind, directory in published.items()}
-    yield opened
-    for session in opened.values():
-        session.close()
 
 
 def case_of(signature: str, inputs: dict, answer: dict) -> ReferenceCase:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
+from tests.support.index_kinds import KINDS, ONE_FAST
 from xtr_tf.retriever.agreement import differences
 from xtr_tf.retriever.gate import verify_model
 from xtr_tf.retriever.reference_cases import read_reference
@@ -22,9 +22,6 @@ from xtr_tf.runtime import SavedModelSession
 from xtr_tf.runtime.op_libraries import ops_of
 from xtr_tf.runtime.saved_model_file import read_meta_graph
 
-KINDS = ("exact", "scann", "core")
-# The others take as long again, and differ in what other tests look at.
-ONE_FAST = [pytest.param(kind, marks=[] if kind == "scann" else [pytest.mark.slow]) for kind in KINDS]
 LIBRARIES = {
     "exact": ["_sentencepiece_tokenizer.so"],
     "core": ["_sentencepiece_tokenizer.so"],
@@ -32,14 +29,6 @@ LIBRARIES = {
 }
 QUERIES = ["highest mountain on earth", "wie lang ist der Nil?", "東京"]
 EVERYTHING = {"k_prime": [2**30], "leaves": [2**30]}
-
-
-@pytest.fixture(scope="module")
-def sessions(published) -> Iterator[dict[str, SavedModelSession]]:
-    opened = {kind: SavedModelSession(directory) for kind, directory in published.items()}
-    yield opened
-    for session in opened.values():
-        session.close()
 
 
 @pytest.mark.parametrize("kind", ["scann", "core"])

@@ -30,10 +30,7 @@ def build(
         typer.Option(help="Folder for `vectors` and `index`, which stay; else a hidden one in `--out`."),
     ] = None,
     runner: RunnerName = LOCAL,
-    staging: Annotated[
-        str,
-        typer.Option(help="Folder such as gs://bucket/path, where workers do not see this machine's files."),
-    ] = "",
+    staging: options.Staging = "",
     reuse: options.Reuse = None,
     language: options.Language = "und",
     passage_length: options.PassageLength = 0,
@@ -47,6 +44,7 @@ def build(
     min_norm: options.MinNorm = 0.0,
     max_tokens: options.MaxTokens = 0,
     field: options.Field = None,
+    strict: options.Strict = False,
     kind: options.Kind = "auto",
     num_leaves: options.NumLeaves = 0,
     num_leaves_to_search: options.NumLeavesToSearch = 0,
@@ -108,6 +106,7 @@ def build(
             reuse=reuse,
             runner=staged(chosen_runner(runner, context.args), staging),
             index_in_parts=runner != LOCAL,
+            strict=strict,
         )
         with track("export"):
             assembly = assemble_retriever(

@@ -46,7 +46,7 @@ def import_(
     out: Annotated[Path, typer.Option("--out", help="Encoder directory to make.")],
     tokenizer: Annotated[
         Path | None,
-        typer.Option("--tokenizer", help="SentencePiece model; by default the one beside the checkpoint."),
+        typer.Option("--tokenizer", help="SentencePiece model; by default the one next to the checkpoint."),
     ] = None,
     lowercase: Annotated[bool, typer.Option(help="Lower-case texts, as Google's released XTR does.")] = True,
     query_length: Annotated[int, typer.Option(help="Tokens of a query.")] = 32,

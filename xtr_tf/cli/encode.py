@@ -22,10 +22,7 @@ def encode(
     model: Annotated[Path, typer.Option(help="The encoder's directory.")],
     out: Annotated[Path, typer.Option(help="Directory to write; that of an interrupted run continues it.")],
     runner: RunnerName = LOCAL,
-    staging: Annotated[
-        str,
-        typer.Option(help="Folder such as gs://bucket/path, where workers do not see this machine's files."),
-    ] = "",
+    staging: options.Staging = "",
     reuse: options.Reuse = None,
     language: options.Language = "und",
     passage_length: options.PassageLength = 0,
@@ -39,9 +36,7 @@ def encode(
     min_norm: options.MinNorm = 0.0,
     max_tokens: options.MaxTokens = 0,
     field: options.Field = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse a corpus with records that are no documents.")
-    ] = False,
+    strict: options.Strict = False,
     quiet: Quiet = False,
 ) -> None:
     """Encode a corpus into token vectors; run again to continue after an interruption."""

@@ -17,6 +17,10 @@ Config = TypeVar("Config")
 Corpus = Annotated[Path, typer.Argument(help="File or folder: JSONL, TSV, Parquet, TFRecord or BEIR.")]
 
 # Encoding.
+Staging = Annotated[
+    str, typer.Option(help="Folder such as gs://bucket/path, where workers do not see this machine's files.")
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Refuse a corpus with records that are no documents.")]
 Language = Annotated[str, typer.Option(help="Of documents that do not name one.")]
 Reuse = Annotated[Path | None, typer.Option(help="Earlier output: vectors of unchanged texts are copied.")]
 PassageLength = Annotated[int, typer.Option(help="Tokens of a passage; 0: the model's own.")]

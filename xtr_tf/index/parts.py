@@ -70,7 +70,7 @@ def build_in_parts(
     """Builds an index with a runner.
 
     A build that was killed continues when it is called again: parts that were finished from the
-    same vectors and configuration are kept, beside the directory, until the end.
+    same vectors and configuration are kept, next to the directory, until the end.
 
     Args:
         vectors: The directory of token vectors.

@@ -52,6 +52,7 @@ def build_parts(
     reuse: str | Path | None = None,
     runner: Runner = run_locally,
     index_in_parts: bool = False,
+    strict: bool = False,
 ) -> BuiltIndex:
     """Encodes and indexes a corpus; called again after an interruption, it continues.
 
@@ -66,6 +67,7 @@ def build_parts(
         reuse: An earlier directory of vectors to copy unchanged ones from.
         runner: What encodes the shards.
         index_in_parts: Whether the runner also indexes, shard by shard.
+        strict: Whether a corpus with records that are no documents is refused.
 
     Raises:
         InputError: If anything given cannot be used; what was finished is kept.
@@ -80,6 +82,7 @@ def build_parts(
         shard_characters=shard_characters,
         reuse=reuse,
         runner=runner,
+        strict=strict,
     )
     vectors = TokenVectors.open(vectors_folder)
     config = with_kind(index or IndexConfig(), vectors.num_tokens)

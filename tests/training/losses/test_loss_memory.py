@@ -1,4 +1,4 @@
-"""Peak memory of f_XTR and its gradient beside that of the plain form, in a process of their own."""
+"""Peak memory of f_XTR and its gradient next to that of the plain form, in a process of their own."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def _exact_checks(content: Content) -> str:
         overlap = f"overlap@10 {form.points(check['overlap_at_10'])}"
         rows.append([row["name"], form.count(check["queries"]), *figures, f"{overlap}; {cut}".rstrip("; ")])
     header = ["", "queries", "own index", "exact f_XTR′", "exact f_ColBERT", "notes"]
-    return f"## The index beside exact search\n\n{_table(header, rows)}"
+    return f"## The index next to exact search\n\n{_table(header, rows)}"
 
 
 def _analysis(content: Content) -> str:
