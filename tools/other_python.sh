@@ -40,7 +40,8 @@ rm -rf "$venv"
 PYENV_VERSION=$version "$uv" venv --quiet --python "$version" "$venv" ||
   fail "Python $version was not found and could not be fetched; install it (pyenv install $version, or your system's package) and try again."
 echo "other_python: installing into $venv" >&2
-export VIRTUAL_ENV=$PWD/$venv
+# Where Python may not write bytecode, every process would compile TensorFlow again.
+export VIRTUAL_ENV=$PWD/$venv UV_COMPILE_BYTECODE=1
 if [ "$version" = "$LOCKED" ] && [ -z "$tensorflow" ]; then
   "$uv" pip sync --quiet --require-hashes "$LOCK" || fail "the packages of $LOCK could not be installed (uv's reason stands above)."
   "$uv" pip install --quiet --no-deps --editable . || fail "this checkout could not be installed into $venv (uv's reason stands above)."

@@ -45,7 +45,7 @@ def default_queries(retriever: Retriever) -> list[str]:
 
 
 def record_reference(
-    retriever: Retriever, signatures: Mapping[str, Callable[..., Any]], queries: Sequence[str]
+    retriever: Retriever, signatures: Mapping[str, Any], queries: Sequence[str]
 ) -> Reference:
     """Asks the retriever itself, before it is saved.
 
@@ -54,12 +54,13 @@ def record_reference(
         signatures: Its functions by name.
         queries: Texts to ask for; none may be blank.
     """
+    traces = _as_saved(signatures)
+    defaults = {name: _defaults_of(function) for name, function in signatures.items()}
     with _graphs_as_they_are():
-        recorder = _Recorder(retriever, signatures, queries)
+        recorder = _Recorder(retriever, traces, defaults, queries)
         recorder.record_encodings()
         recorder.record_vector_searches()
         recorder.record_text_searches()
-    defaults = {name: _defaults_of(function) for name, function in signatures.items()}
     return Reference(recorder.cases, defaults)
 
 
@@ -74,14 +75,31 @@ def _graphs_as_they_are() -> Iterator[None]:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False, **before})
 
 
+def _as_saved(signatures: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
+    """The very traces that will be saved.
+
+    Functions keep their traces by context, and "being saved" is one: traced in another, everything would be
+    traced a second time by `tf.saved_model.save`, which takes longer than all answers that are recorded.
+    """
+    from tensorflow.python.saved_model import save_context
+
+    with save_context.save_context(tf.saved_model.SaveOptions()):
+        return {name: function.get_concrete_function() for name, function in signatures.items()}
+
+
 class _Recorder:
     """Measures how far answers may move, and records them one after the other in `cases`."""
 
     def __init__(
-        self, retriever: Retriever, signatures: Mapping[str, Callable[..., Any]], queries: Sequence[str]
+        self,
+        retriever: Retriever,
+        signatures: Mapping[str, Callable[..., Any]],
+        defaults: Mapping[str, Arrays],
+        queries: Sequence[str],
     ) -> None:
         self._retriever = retriever
         self._signatures = signatures
+        self._defaults = defaults
         self._texts = _strings(queries)
         self._parameters = {
             name: value.numpy() for name, value in SearchRequest.default(retriever.defaults)._asdict().items()
@@ -230,7 +248,8 @@ class _Recorder:
         return {"weights": self._weights[places], **kept}
 
     def _ask(self, signature: str, inputs: Mapping[str, Any]) -> Arrays:
-        answer = self._signatures[signature](**{name: tf.constant(value) for name, value in inputs.items()})
+        asked = {**self._defaults[signature], **inputs}
+        answer = self._signatures[signature](**{name: tf.constant(value) for name, value in asked.items()})
         return {name: np.asarray(value.numpy()) for name, value in answer.items()}
 
     def _asking(self, signature: str, request: Mapping[str, Any]) -> slack.Ask:

@@ -19,7 +19,7 @@ from xtr_tf.model.tokenizer import Tokenizer
 from xtr_tf.retriever.piece_weights import PieceWeights
 from xtr_tf.retriever.request import SearchRequest, require
 from xtr_tf.retriever.tables import DocumentTable, TokenTable, joined_filters
-from xtr_tf.retriever.token_search import TokenRequest, at_least_one_row, search_tokens
+from xtr_tf.retriever.token_search import TokenRequest, TokenSearch, at_least_one_row
 from xtr_tf.scoring.maxsim import rescore_documents
 from xtr_tf.scoring.ranking import RankedDocuments
 from xtr_tf.scoring.token_hits import TokenHits
@@ -95,6 +95,9 @@ class Retriever(tf.Module):
         self.encoder_variables = [variable.value for variable in encoder.variables]
         # One function for all signatures, so that the graph holds the encoder once.
         self._encode = encoder.inference
+        owners = self.document_of_token
+        # Without `self`, which would keep an index in memory until cycles are collected.
+        self._search_tokens = TokenSearch(searcher, lambda text: tf.gather(documents.allowed(text), owners))
 
     def query_ids(self, queries: tf.Tensor) -> tf.RaggedTensor:
         """Piece ids of `[batch]` strings, cut to the longest query: `[batch, (tokens)]` int32."""
@@ -138,11 +141,7 @@ class Retriever(tf.Module):
         filters = None
         if request.filter is not None and request.languages is not None:
             filters = joined_filters(request.filter, request.languages)
-        asked = TokenRequest(request.k_prime, request.leaves, filters)
-        return search_tokens(self.searcher, rows, lengths, asked, self._allowed_tokens)
-
-    def _allowed_tokens(self, text: tf.Tensor) -> tf.Tensor:
-        return tf.gather(self.documents.allowed(text), self.document_of_token)
+        return self._search_tokens(rows, lengths, TokenRequest(request.k_prime, request.leaves, filters))
 
     def rank(self, hits: TokenHits, queries: EncodedTexts, request: SearchRequest) -> RankedDocuments:
         """Scores the documents that own the hits."""

@@ -46,38 +46,61 @@ class TokenRequest(NamedTuple):
 Allowed = Callable[[tf.Tensor], tf.Tensor]
 
 
-def search_tokens(
-    searcher: TokenSearcher, rows: tf.Tensor, lengths: tf.Tensor, request: TokenRequest, allowed: Allowed
-) -> TokenHits:
+class TokenSearch:
     """Searches the tokens of all queries.
 
     Args:
         searcher: What to search.
-        rows: `[rows, dim]` float32, the query tokens of one query after the other.
-        lengths: `[queries]` int32, how many of them each query has.
-        request: What is asked for.
         allowed: Understands filters.
-
-    Returns:
-        The hits, `[rows, columns]`.
     """
-    k_prime, leaves, filters = request
 
-    def search_all() -> TokenHits:
-        return _search_rows(searcher, rows, lengths, k_prime[0], leaves[0])
+    def __init__(self, searcher: TokenSearcher, allowed: Allowed) -> None:
+        self._searcher = searcher
+        self._allowed = allowed
+        # One trace for all signatures. As a call that is not inlined, a branch that is not taken costs one op
+        # instead of all of its ops.
+        self._search_groups = tf.function(
+            self._trace_groups,
+            input_signature=[
+                tf.TensorSpec([None, searcher.dim], tf.float32),
+                tf.TensorSpec([None], tf.int32),
+                TokenRequest(*(tf.TensorSpec([None], dtype) for dtype in (tf.int32, tf.int32, tf.string))),
+            ],
+            experimental_attributes={"_noinline": True},
+            autograph=False,
+        )
 
-    if alike(k_prime) and alike(leaves) and filters is None:
-        return search_all()
-    same = tf.reduce_all(k_prime == k_prime[0]) & tf.reduce_all(leaves == leaves[0])
-    if filters is not None:
-        same &= tf.reduce_all(filters == "")
+    def __call__(self, rows: tf.Tensor, lengths: tf.Tensor, request: TokenRequest) -> TokenHits:
+        """Searches.
 
-    # As a call that is not inlined, a branch that is not taken costs one op instead of all of its ops.
-    @tf.function(experimental_attributes={"_noinline": True}, autograph=False)
-    def search_groups() -> tuple[tf.Tensor, ...]:
-        return tuple(_search_groups(searcher, rows, lengths, request, allowed))
+        Args:
+            rows: `[rows, dim]` float32, the query tokens of one query after the other.
+            lengths: `[queries]` int32, how many of them each query has.
+            request: What is asked for.
 
-    return TokenHits(*tf.cond(same, lambda: tuple(search_all()), search_groups))
+        Returns:
+            The hits, `[rows, columns]`.
+        """
+        k_prime, leaves, filters = request
+
+        def search_all() -> tuple[tf.Tensor, ...]:
+            return tuple(_search_rows(self._searcher, rows, lengths, k_prime[0], leaves[0]))
+
+        if filters is None:
+            if not (alike(k_prime) and alike(leaves)):
+                raise ValueError("Queries that differ need filters, if only empty ones.")
+            return TokenHits(*search_all())
+        same = (
+            tf.reduce_all(k_prime == k_prime[0])
+            & tf.reduce_all(leaves == leaves[0])
+            & tf.reduce_all(filters == "")
+        )
+        return TokenHits(*tf.cond(same, search_all, lambda: self._search_groups(rows, lengths, request)))
+
+    def _trace_groups(
+        self, rows: tf.Tensor, lengths: tf.Tensor, request: TokenRequest
+    ) -> tuple[tf.Tensor, ...]:
+        return tuple(_search_groups(self._searcher, rows, lengths, request, self._allowed))
 
 
 def _search_rows(
@@ -111,8 +134,7 @@ def _search_groups(
     searcher: TokenSearcher, rows: tf.Tensor, lengths: tf.Tensor, request: TokenRequest, allowed: Allowed
 ) -> TokenHits:
     """Searches the queries that ask for the same together, one such group after the other."""
-    k_prime, leaves = (tf.broadcast_to(values, tf.shape(lengths)) for values in request[:2])
-    filters = tf.broadcast_to("" if request.filters is None else request.filters, tf.shape(lengths))
+    k_prime, leaves, filters = (tf.broadcast_to(values, tf.shape(lengths)) for values in request)
     distinct, group_of_query = tf.unique(
         tf.strings.join([tf.strings.as_string(k_prime), tf.strings.as_string(leaves), filters], " ")
     )
@@ -128,7 +150,7 @@ def _search_groups(
             tf.boolean_mask(lengths, in_group),
             tf.boolean_mask(k_prime, in_group)[0],
             tf.boolean_mask(leaves, in_group)[0],
-            None if request.filters is None else lambda: allowed(text),
+            lambda: allowed(text),
             text != "",
         )
         parts = (
