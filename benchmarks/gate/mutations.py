@@ -17,7 +17,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from xtr_tf.errors import InputError
 from xtr_tf.retriever.gate import problems_of
 from xtr_tf.retriever.reference_cases import Reference, read_reference
-from xtr_tf.runtime import SavedModelSession, SessionOptions
+from xtr_tf.runtime import SavedModelSession
 
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 
@@ -61,7 +61,7 @@ def refusal(directory: Path, mutation: Mutation) -> str | None:
     reference = read_reference(directory)
     cases = [case for case in reference.cases if case.signature == mutation.signature]
     try:
-        with SavedModelSession(directory, options=SessionOptions(rewrite_graph=False)) as session:
+        with SavedModelSession(directory) as session:
             problems = problems_of(session, Reference(cases, reference.defaults))
             return next((problem for problem in problems if "has no reference answer" not in problem), None)
     except InputError as error:

@@ -116,7 +116,7 @@ def _run_model(name: str, tokens: TokenSet, folder: Path, threads: int) -> None:
 
     model = folder / name / "model"
     before = resident_bytes()
-    options = SessionOptions(intra_op_threads=threads, inter_op_threads=threads)
+    options = SessionOptions(threads, threads, rewrite_graph=True)
     with SavedModelSession(model, options=options) as session:
         details = json.loads((model / "built.json").read_text())
         details["memory_bytes"] = resident_bytes() - before

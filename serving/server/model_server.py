@@ -69,9 +69,7 @@ class ServerOptions:
     poll_seconds: float = 1.0
     workers: int = 0
     batching: BatchingOptions = dataclasses.field(default_factory=BatchingOptions)
-    session: SessionOptions = dataclasses.field(
-        default_factory=lambda: SessionOptions(rewrite_graph=False, spinning=False)
-    )
+    session: SessionOptions = dataclasses.field(default_factory=lambda: SessionOptions(spinning=False))
     limits: Limits = dataclasses.field(default_factory=Limits)
     rest_timeout_seconds: float = 30.0
     drain_seconds: float = 30.0

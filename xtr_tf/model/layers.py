@@ -4,8 +4,8 @@ Keras layers with `get_config`, which any Keras model may use. They know sizes o
 weight names and the order of layers belong to the encoder. All kernels start at zero, because the
 encoder sets every weight by name.
 
-Normalisation is `keras.layers.RMSNormalization`, which computes in float32 whatever the policy. Two
-things are not Keras' own, with the reason where they stand: `Linear` and `dropout`.
+Normalisation is `keras.layers.RMSNormalization`, which computes in float32 whatever the policy. Three
+things are not Keras' own, with the reason where they stand: `Linear`, `dropout` and `tanh_gelu`.
 """
 
 from __future__ import annotations
@@ -264,6 +264,12 @@ class SelfAttention(keras.layers.Layer):
         return ops.transpose(heads, axes)
 
 
+def tanh_gelu(inputs: tf.Tensor) -> tf.Tensor:
+    """GELU in its tanh form. `ops.gelu` takes a power for the cube: slow where no optimiser sees it."""
+    inner = np.sqrt(2 / np.pi) * (inputs + 0.044715 * (inputs * inputs * inputs))
+    return 0.5 * inputs * (1.0 + ops.tanh(inner))
+
+
 @_serializable
 class FeedForward(keras.layers.Layer):
     """Two linear maps with a non-linearity between them.
@@ -297,7 +303,7 @@ class FeedForward(keras.layers.Layer):
     def call(self, inputs: tf.Tensor, seed: tf.Tensor | None = None) -> tf.Tensor:
         """Maps `[batch, length, model_dim]` to the same shape; `seed` as for `SelfAttention`."""
         if self.activation == "gated-gelu":
-            inner = ops.gelu(self.wi_0(inputs), approximate=True) * self.wi_1(inputs)
+            inner = tanh_gelu(self.wi_0(inputs)) * self.wi_1(inputs)
         else:
             inner = ops.relu(self.wi(inputs))
         return self.wo(dropout(inner, self.dropout, seed, site=0))

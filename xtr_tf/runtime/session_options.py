@@ -15,8 +15,9 @@ class SessionOptions:
     Attributes:
         intra_op_threads: Threads that one op may use; 0 for TensorFlow's choice, all cores.
         inter_op_threads: Ops that may run at the same time; likewise.
-        rewrite_graph: Whether the graph is optimised as a whole before it runs. A signature's function
-            is optimised anyway when it is first called; without this, a model loads in half the time.
+        rewrite_graph: Whether Grappler optimises the graph before it runs, as in TensorFlow Serving. Calls
+            then take some 3% less processor time, and the first call of a signature three to ten times as
+            much.
         loading_threads: If not 0, so many threads of low priority that run the ops of loading and of calls
             in the background, shared by all sessions that ask for them; other calls never wait for them.
         spinning: Whether threads that have nothing to do look for work for a while before they sleep. Of no
@@ -25,7 +26,7 @@ class SessionOptions:
 
     intra_op_threads: int = 0
     inter_op_threads: int = 0
-    rewrite_graph: bool = True
+    rewrite_graph: bool = False
     loading_threads: int = 0
     spinning: bool = True
 
@@ -48,6 +49,9 @@ class SessionOptions:
             pools.add(num_threads=self.loading_threads, global_name=f"loading-{self.loading_threads}")
         config.experimental.disable_thread_spinning = not self.spinning
         config.graph_options.rewrite_options.disable_meta_optimizer = not self.rewrite_graph
+        # Otherwise Grappler optimises each function by itself when it is first called, whatever was said
+        # above, and a call that fails within a function leaks almost a kilobyte.
+        config.graph_options.optimizer_options.do_function_inlining = True
         serialized: bytes = config.SerializeToString()
         return serialized
 
