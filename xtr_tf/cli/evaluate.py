@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from xtr_tf.cli.progress import Quiet
+from xtr_tf.cli.progress import Quiet, next_command
 
 
 def evaluate(
@@ -50,6 +50,7 @@ def evaluate(
     from xtr_tf.evaluation.evaluate import evaluate_model
     from xtr_tf.evaluation.evaluator import EvaluationSettings
     from xtr_tf.progress import shown
+    from xtr_tf.retriever.versions import latest_version
 
     settings = EvaluationSettings(
         k_prime=k_prime,
@@ -70,6 +71,12 @@ def evaluate(
         )
     _print_summary(content)
     typer.echo(f"Report: {out / 'report.html'}")
+    exported = not (model / "encoder.json").is_file()
+    next_command(
+        f"xtr-tf serve --model-base {latest_version(model).parent}"
+        if exported
+        else f"xtr-tf build CORPUS --model {model} --out MODELS"
+    )
 
 
 def _print_summary(content: dict[str, Any]) -> None:
