@@ -111,7 +111,7 @@ def update(
     runner: RunnerName = LOCAL,
     quiet: Quiet = False,
 ) -> None:
-    """Make an index's next version in time proportional to what changed."""
+    """Make an index's next version: encode what changed, copy the codes of the rest."""
     from xtr_tf.index.refresh import refresh_index
     from xtr_tf.progress import shown
 

@@ -25,7 +25,7 @@ def chosen_runner(name: str, flags: list[str]) -> Runner:
 
     Args:
         name: What `--runner` was given.
-        flags: What stood after `--`: pipeline options, for Beam alone to understand.
+        flags: What stood after `--`: pipeline options, which only Beam understands.
     """
     from xtr_tf.errors import InputError
     from xtr_tf.vectors.runners import run_locally

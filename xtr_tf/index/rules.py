@@ -1,4 +1,4 @@
-"""How large the parts of an index are, from the number of tokens alone. All of it can be overridden.
+"""How large the parts of an index are, from the number of tokens. All of it can be overridden.
 
 Measured on contextual token vectors (`make bench-search`): the number of leaves is the strongest
 lever there is. Many small leaves let a search stop sooner, until scoring the centres themselves

@@ -24,7 +24,7 @@ from serving.server.wire.rest_api import Route
 from xtr_tf.runtime import SavedModelSession
 
 _SIGNATURE = "explain"
-# The page runs its own script and style, and talks to this server alone.
+# The page runs its own script and style, and talks only to this server.
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

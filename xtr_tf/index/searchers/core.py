@@ -1,4 +1,4 @@
-"""An inverted file in stock TensorFlow ops: runs in any TensorFlow runtime, without ScaNN.
+"""An inverted file in stock TensorFlow ops: runs wherever the tokenizer's op does, without ScaNN.
 
 Every token of a probed leaf is scored, for all tokens of a query at once: one matrix product over
 the union of the leaves that the query's tokens chose. Tokens above a cut-off count as retrieved, so
