@@ -211,3 +211,43 @@ def exact_export(built_once: Callable[..., Path], tiny_retriever: Any, signature
             exporter.export_retriever(tiny_retriever, folder / "atlas", card, queries=queries)
 
     return built_once("exact_export", export) / "atlas" / "1"
+
+
+@pytest.fixture(scope="session")
+def directories(tiny_corpus: Any, built_once: Callable[..., Path]) -> Path:
+    """The tiny corpus as directories: `encoder`, `vectors`, and an index of each kind."""
+    return built_once("directories", lambda root: write_directories(tiny_corpus, root))
+
+
+def write_directories(tiny_corpus: Any, root: Path) -> None:
+    from xtr_tf.config.retrieval import IndexConfig
+    from xtr_tf.index.build import build_index
+    from xtr_tf.model.folder import save_encoder
+    from xtr_tf.vectors.shard import ShardArrays
+    from xtr_tf.vectors.store import TokenVectors
+
+    fingerprint = save_encoder(root / "encoder", tiny_corpus.encoder, tiny_corpus.tokenizer)
+    lengths = np.bincount(tiny_corpus.document_of_token).astype(np.int32)
+    shard = ShardArrays(
+        documents=tiny_corpus.documents,
+        vectors=tiny_corpus.vectors,
+        pieces=tiny_corpus.pieces,
+        spans=tiny_corpus.spans,
+        positions=np.concatenate([np.arange(length, dtype=np.int32) for length in lengths]),
+        passage_tokens=lengths,
+        passage_documents=np.arange(len(lengths), dtype=np.int32),
+    )
+    vectors = TokenVectors.write(root / "vectors", [shard], fingerprint)
+    for kind in ("exact", "scann", "core"):
+        build_index(vectors, root / kind, IndexConfig(kind=kind, num_leaves=40))
+
+
+@pytest.fixture(scope="session")
+def collection_base(directories: Path, built_once: Callable[..., Path]) -> Path:
+    """The exact index of `directories` as a collection of two partitions; no test may change it."""
+    from xtr_tf.config.retrieval import SearchDefaults
+    from xtr_tf.retriever.export_partitions import PartitionExport, export_partitions
+
+    parts = (str(directories / name) for name in ("encoder", "vectors", "exact"))
+    job = PartitionExport(*parts, 2, SearchDefaults(100, 5))
+    return built_once("collection", lambda folder: export_partitions(job, folder))

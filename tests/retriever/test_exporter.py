@@ -29,6 +29,7 @@ SIGNATURES = {
     "encode_query",
     "encode_document",
     "score",
+    "look_up",
 }
 
 
@@ -132,7 +133,7 @@ def test_reference_requests_stay_within_the_limits_of_a_deep_default(tiny_retrie
     deep = SimpleNamespace(
         **{
             name: getattr(tiny_retriever, name)
-            for name in ("dim", "searcher", "tokenizer", "keeps_vectors", "piece_weights")
+            for name in ("dim", "searcher", "tokenizer", "keeps_vectors", "piece_weights", "documents")
         },
         defaults=SearchDefaults(top_k=6_000),
     )

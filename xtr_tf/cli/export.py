@@ -12,6 +12,7 @@ from xtr_tf.cli.progress import Depth, Quiet, next_command
 
 if TYPE_CHECKING:
     from xtr_tf.retriever.export import Export
+    from xtr_tf.retriever.export_partitions import PartitionExport
     from xtr_tf.retriever.model_card import ModelCard
 
 
@@ -31,6 +32,10 @@ def export(
     min_score: options.MinScore = -1e30,
     keep_text: Annotated[bool, typer.Option(help="Carry texts, to show with results.")] = True,
     keep_spans: options.KeepSpans = True,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="Split documents among so many models, for as many servers.")
+    ] = None,
+    processes: Annotated[int, typer.Option(min=1, help="Partitions to export at the same time.")] = 1,
     quiet: Quiet = False,
 ) -> None:
     """Write a version of a model, which appears only if a fresh process gives the same answers."""
@@ -40,12 +45,35 @@ def export(
     from xtr_tf.retriever.export import export_retriever
 
     defaults = options.chosen(SearchDefaults, locals())
+    if partitions is not None:
+        from xtr_tf.retriever.export_partitions import PartitionExport
+
+        job = PartitionExport(
+            *(str(model), str(vectors), str(index), partitions, defaults, keep_text, keep_spans)
+        )
+        with shown(quiet=quiet):
+            _export_partitions(job, out, version, processes)
+        return
     with shown(quiet=quiet):
         with track("load encoder, vectors and index"):
             assembly = assemble_retriever(model, vectors, index, defaults, keep_text, keep_spans)
         exported = export_retriever(assembly.retriever, out, assembly.card, version)
     print_export(exported, assembly.card)
     next_command(f"xtr-tf serve --model-base {out}")
+
+
+def _export_partitions(job: PartitionExport, out: Path, version: int | None, processes: int) -> None:
+    from xtr_tf.retriever.collection_file import COLLECTION_FILE
+    from xtr_tf.retriever.export_partitions import export_partitions
+
+    collection = export_partitions(job, out, version, processes)
+    typer.echo(
+        f"published version {collection.version} of {out / COLLECTION_FILE}: {collection.documents} "
+        f"documents, {collection.tokens} tokens"
+    )
+    for entry in collection.partitions:
+        typer.echo(f"  {entry.path}/{entry.version}: {entry.documents} documents, {entry.tokens} tokens")
+    next_command(f"xtr-tf serve --model-base {out / collection.partitions[0].path} --keep-versions 2")
 
 
 def print_export(exported: Export, card: ModelCard) -> None:

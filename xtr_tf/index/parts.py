@@ -110,7 +110,8 @@ def _prepare(parts: Path, corpus: TokenVectors, config: IndexConfig) -> None:
     write_atomically(file, identity)
 
 
-_TRAINED = ("centres", "multipliers", "codebook")
+#: Arrays that all parts of an index share.
+TRAINED = ("centres", "multipliers", "codebook")
 _IN_TOKEN_ORDER = {"scann": ("cells", "codes", "int8"), "exact": ("vectors",), "core": ()}
 
 
@@ -157,7 +158,7 @@ def join_indexes(
     first = parts[0].index
     tokens = sum(part.num_tokens for part in parts)
     _check(parts, tokens, int(document_offsets[-1]))
-    for name in _TRAINED:
+    for name in TRAINED:
         if f"{name}.npy" in first.manifest.files:
             shutil.copyfile(first.directory / f"{name}.npy", folder / f"{name}.npy")
     for name in _IN_TOKEN_ORDER[first.config.kind]:
@@ -185,7 +186,7 @@ def _check(parts: Sequence[IndexPart], tokens: int, expected: int) -> None:
     for part in parts[1:]:
         same = part.index.config == first.config and all(
             part.index.manifest.files.get(f"{name}.npy") == first.manifest.files.get(f"{name}.npy")
-            for name in _TRAINED
+            for name in TRAINED
         )
         if not same or part.index.encoder_fingerprint != first.encoder_fingerprint:
             raise InputError(

@@ -6,7 +6,7 @@ Needs no TensorFlow. Every function returns what is wrong as phrases, none if al
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def differences(case: ReferenceCase, answer: Answer) -> list[str]:
         return [f"the outputs are {sorted(answer)} instead of {sorted(case.outputs)}"]
     if "token_ids" in case.outputs:
         return _compare_hits(case, answer)
-    if "document_ids" in case.outputs:
+    if "document_ids" in case.outputs and "scores" in case.outputs:
         return _compare_rankings(case, answer)
     return [
         wrong
@@ -42,7 +42,7 @@ def differences(case: ReferenceCase, answer: Answer) -> list[str]:
 
 
 # What larger batches fill an answer up with, where it is not an empty string, False or 0.
-_PADDING = {"scores": -np.inf, "starts": -1, "limits": -1, "documents": -1}
+_PADDING = {"scores": -np.inf, "starts": -1, "limits": -1, "documents": -1, "ordinals": -1}
 
 
 def without_padding(case: ReferenceCase, answer: Answer) -> dict[str, np.ndarray]:
@@ -169,9 +169,11 @@ def _compare_hits(case: ReferenceCase, answer: Answer) -> list[str]:
     ]
     if problems:
         return problems
+    # Models of before know no ordinals.
+    names = [name for name in ("document_ids", "titles", "languages", "ordinals") if name in expected]
     for query, position in np.argwhere(expected["mask"]):
         cutoff = float(expected["cutoffs"][query, position])
-        left, right = (_hits(found, query, position) for found in (expected, answer))
+        left, right = (_hits(found, query, position, names) for found in (expected, answer))
         wrong = 0
         for token in left.keys() | right.keys():
             # A token that only one of them retrieved must be as good as the last one retrieved.
@@ -186,15 +188,17 @@ def _compare_hits(case: ReferenceCase, answer: Answer) -> list[str]:
     return problems
 
 
-def _hits(answer: Answer, query: int, position: int) -> dict[int, tuple[float, tuple[bytes, ...]]]:
+def _hits(
+    answer: Answer, query: int, position: int, names: Sequence[str]
+) -> dict[int, tuple[float, tuple[bytes, ...]]]:
     """`{token: (score, what its document is called)}` of a query token; none if documents are missing."""
-    names = list(zip(*(answer[name][query] for name in ("document_ids", "titles", "languages")), strict=True))
+    called = list(zip(*(answer[name][query] for name in names), strict=True))
     documents = answer["documents"][query, position]
-    if documents.size and not -1 <= documents.min() <= documents.max() < len(names):
+    if documents.size and not -1 <= documents.min() <= documents.max() < len(called):
         return {}
     row = (answer[name][query, position].tolist() for name in ("token_ids", "scores"))
     return {
-        token: (score, names[document])
+        token: (score, called[document])
         for token, score, document in zip(*row, documents.tolist(), strict=True)
         if document >= 0
     }

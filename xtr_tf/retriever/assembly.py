@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,15 @@ from xtr_tf.config.retrieval import SearchDefaults
 from xtr_tf.errors import InputError
 from xtr_tf.index.folder import TokenIndex, stored_config
 from xtr_tf.index.frequencies import PieceFrequencies
+from xtr_tf.index.parts import TRAINED
 from xtr_tf.index.searchers.opening import searcher_from_index
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.folder import Manifest, load_encoder, read_background, read_manifest
 from xtr_tf.model.tokenizer import Tokenizer
 from xtr_tf.retriever.model_card import ModelCard
+from xtr_tf.retriever.partitions import Partition, whole
 from xtr_tf.retriever.piece_weights import PieceWeights
-from xtr_tf.retriever.retriever import Retriever
+from xtr_tf.retriever.retriever import Identity, Retriever
 from xtr_tf.retriever.tables import DocumentTable, TokenTable
 from xtr_tf.vectors.store import TokenVectors
 
@@ -75,6 +78,7 @@ def assemble(
     keep_texts: bool = True,
     keep_spans: bool = True,
     metrics: Mapping[str, float] | None = None,
+    partition: Partition | None = None,
 ) -> Assembly:
     """Puts together what is loaded already; see `assemble_retriever`.
 
@@ -88,46 +92,88 @@ def assemble(
         keep_texts: As there.
         keep_spans: As there.
         metrics: As there.
+        partition: Which documents and tokens to take; all if None, if one model can hold them.
     """
     check_origin(manifest.fingerprint, corpus, index)
+    part = partition or whole(index.document_offsets)
     records = [
-        record if keep_texts else dataclasses.replace(record, text=None) for record in corpus.documents()
+        record if keep_texts else dataclasses.replace(record, text=None)
+        for record in corpus.documents(part.first_document, part.last_document)
     ]
     table = DocumentTable(records, corpus.manifest.fields)
     defaults = defaults or SearchDefaults()
     retriever = Retriever(
         encoder,
         tokenizer,
-        searcher_from_index(index),
-        index.document_of_token,
+        searcher_from_index(index, part.tokens if partition else None),
+        part.document_of_token,
         table,
-        TokenTable(corpus.pieces, corpus.spans) if keep_spans else None,
+        _token_table(corpus, part) if keep_spans else None,
         defaults,
-        _piece_weights(index, Path(manifest.tokenizer.model).parent, tokenizer.vocabulary_size),
+        _piece_weights(
+            *(index, Path(manifest.tokenizer.model).parent, tokenizer.vocabulary_size),
+            _own_frequencies(corpus, part) if partition else None,
+        ),
+        identity := _identity(manifest.fingerprint, index, records),
     )
     card = ModelCard(
         encoder={"fingerprint": manifest.fingerprint, **dataclasses.asdict(manifest.encoder)},
         tokenizer={"fingerprint": tokenizer.fingerprint, **_without_path(manifest.tokenizer)},
         corpus={
-            **_describe_corpus(records, corpus),
+            **_describe_corpus(records, part.num_tokens),
             "fields": dict(corpus.manifest.fields),
             "field_bytes_per_document": round(table.field_bytes / len(records), 1),
         },
-        index={"num_tokens": index.num_tokens, "bytes": index.num_bytes, **stored_config(index.config)},
+        index={
+            "num_tokens": part.num_tokens,
+            "bytes": round(index.num_bytes * part.num_tokens / index.num_tokens),
+            **stored_config(index.config),
+            "quantizer": identity.quantizer,
+        },
         defaults=dataclasses.asdict(defaults),
         metrics=dict(metrics or {}),
     )
     return Assembly(retriever, card)
 
 
+def _token_table(corpus: TokenVectors, part: Partition) -> TokenTable:
+    bounds = part.tokens.start, part.tokens.stop
+    return TokenTable(corpus.of_tokens("pieces", *bounds), corpus.of_tokens("spans", *bounds))
+
+
+def _own_frequencies(corpus: TokenVectors, part: Partition) -> PieceFrequencies:
+    pieces = corpus.of_tokens("pieces", part.tokens.start, part.tokens.stop)
+    return PieceFrequencies.of(pieces, part.document_offsets - part.tokens.start)
+
+
+def _identity(encoder: str, index: TokenIndex, records: Sequence[DocumentRecord]) -> Identity:
+    """Fingerprints of what was trained, and of documents with their tokens."""
+    files = {name: digest for name, (_, digest) in index.manifest.files.items()}
+    trained = {name: files.get(f"{name}.npy") for name in TRAINED}
+    documents = [(record.id, record.content_hash) for record in records]
+    quantizer, content = (
+        hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        for parts in ([index.config.kind, trained], [encoder, files, documents])
+    )
+    return Identity(encoder, quantizer, content)
+
+
 def _piece_weights(
-    index: TokenIndex, encoder_directory: str | Path, vocabulary_size: int
+    index: TokenIndex,
+    encoder_directory: str | Path,
+    vocabulary_size: int,
+    own: PieceFrequencies | None = None,
 ) -> PieceWeights | None:
     frequencies = PieceFrequencies.read(index)
     if frequencies is None:
         return None
     background = read_background(encoder_directory, vocabulary_size)
-    return PieceWeights(frequencies.of_vocabulary(vocabulary_size), index.num_documents, background)
+    return PieceWeights(
+        frequencies.of_vocabulary(vocabulary_size),
+        index.num_documents,
+        background,
+        own.of_vocabulary(vocabulary_size) if own else None,
+    )
 
 
 def check_origin(fingerprint: str, corpus: TokenVectors, index: TokenIndex) -> None:
@@ -150,7 +196,7 @@ def check_origin(fingerprint: str, corpus: TokenVectors, index: TokenIndex) -> N
         )
 
 
-def _describe_corpus(records: Sequence[DocumentRecord], corpus: TokenVectors) -> dict[str, Any]:
+def _describe_corpus(records: Sequence[DocumentRecord], num_tokens: int) -> dict[str, Any]:
     """Size, languages, and a hash that is the same exactly for the same documents in the same order."""
     digest = hashlib.sha256()
     languages: dict[str, int] = {}
@@ -160,7 +206,7 @@ def _describe_corpus(records: Sequence[DocumentRecord], corpus: TokenVectors) ->
     return {
         "sha256": digest.hexdigest(),
         "documents": len(records),
-        "tokens": corpus.num_tokens,
+        "tokens": num_tokens,
         "languages": dict(sorted(languages.items())),
     }
 

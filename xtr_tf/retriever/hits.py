@@ -58,7 +58,7 @@ def describe_hits(
         lambda: {name: tf.reshape(values, shape_of(values)) for name, (values, _) in parts.items()},
         lambda: {name: of_queries(*part) for name, part in parts.items()},
     )
-    return {"mask": mask, **spread, **table.look_up(ordinals)}
+    return {"mask": mask, **spread, "ordinals": ordinals, **table.look_up(ordinals)}
 
 
 def _by_slots(

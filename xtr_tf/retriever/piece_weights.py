@@ -32,14 +32,27 @@ class PieceWeights(tf.Module):
         frequencies: `[vocabulary]` integers, documents that have each piece.
         num_documents: All documents.
         background: `[vocabulary]` floats, the share of background texts that have it, or None.
+        own_frequencies: Like `frequencies`, of the retriever's own documents where these are a partition of
+            those that `frequencies` counts; None where they are all.
     """
 
-    def __init__(self, frequencies: np.ndarray, num_documents: int, background: np.ndarray | None) -> None:
+    def __init__(
+        self,
+        frequencies: np.ndarray,
+        num_documents: int,
+        background: np.ndarray | None,
+        own_frequencies: np.ndarray | None = None,
+    ) -> None:
         super().__init__(name="piece_weights")
         self.num_documents = num_documents
         self.frequencies = tf.Variable(
             np.asarray(frequencies, np.int32), trainable=False, name="piece_frequencies"
         )
+        self.own_frequencies = self.frequencies
+        if own_frequencies is not None:
+            self.own_frequencies = tf.Variable(
+                np.asarray(own_frequencies, np.int32), trainable=False, name="own_piece_frequencies"
+            )
         self.background: tf.Variable | None = None
         if background is not None:
             self.background = tf.Variable(
@@ -47,17 +60,16 @@ class PieceWeights(tf.Module):
             )
 
     def look_up(self, ids: tf.Tensor) -> PieceStatistics:
-        """Statistics of piece ids of any shape."""
-        documents = tf.gather(self.frequencies, ids)
-        if self.background is None:
-            return PieceStatistics(documents, tf.zeros(tf.shape(ids)))
-        return PieceStatistics(documents, tf.gather(self.background, ids))
+        """Statistics of piece ids of any shape, in the retriever's own documents."""
+        return PieceStatistics(tf.gather(self.own_frequencies, ids), self._background_of(ids))
 
     def idf(self, ids: tf.Tensor) -> tf.Tensor:
         """Weights of piece ids of any shape: positive float32."""
-        found = self.look_up(ids)
-        expected = tf.cast(found.documents, tf.float32)
+        expected = tf.cast(tf.gather(self.frequencies, ids), tf.float32)
         if self.background is not None:
-            of_background = BACKGROUND_SHARE * self.num_documents * found.background
+            of_background = BACKGROUND_SHARE * self.num_documents * self._background_of(ids)
             expected = (expected + of_background) / (1 + BACKGROUND_SHARE)
         return tf.math.log1p((self.num_documents - expected + 0.5) / (expected + 0.5))
+
+    def _background_of(self, ids: tf.Tensor) -> tf.Tensor:
+        return tf.zeros(tf.shape(ids)) if self.background is None else tf.gather(self.background, ids)

@@ -136,7 +136,10 @@ class _Recorder:
 
     def record_encodings(self) -> None:
         """Ids of tokens and vectors, of texts in both cases and of texts that are too long."""
-        tolerances = {"encodings": self._of_encoder}
+        counted = self._retriever.piece_weights
+        largest_idf = np.log1p(2 * counted.num_documents + 1) if counted is not None else 0.0
+        of_weights = slack.rounding_of_scores(self._retriever.dim) * float(largest_idf)
+        tolerances = {"encodings": self._of_encoder, "idf": of_weights}
         odd = _strings([*(text.decode().upper() for text in self._texts[:2]), "", _NO_UTF_8])
         # Every text is a token at least.
         repeats = 1 + self._retriever.tokenizer.config.document_length // len(self._texts)
@@ -145,6 +148,13 @@ class _Recorder:
             self._record(signature, {name: self._texts}, tolerances)
             self._record(signature, {name: odd}, tolerances)
             self._record(signature, {name: long}, {}, only=("ids", "mask"))
+        self._record_look_up()
+
+    def _record_look_up(self) -> None:
+        """The first and last document, none, and the first and last token of the index."""
+        documents = np.array([[0, -1, self._retriever.documents.num_documents - 1]], np.int32)
+        tokens = np.array([[[0, -1], [-1, -1], [-1, self._retriever.searcher.num_tokens - 1]]], np.int32)
+        self._record("look_up", {"documents": documents, "tokens": tokens}, {})
 
     def record_vector_searches(self) -> None:
         """Searches fed with the recorded vectors: token hits, the index as a whole, and documents."""

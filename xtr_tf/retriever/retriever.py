@@ -6,6 +6,7 @@ serving, or of which kind of searcher it has.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +41,21 @@ class EncodedTexts(NamedTuple):
     weights: tf.Tensor | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class Identity:
+    """Where a retriever comes from, as fingerprints; "" where that is not known.
+
+    Attributes:
+        encoder: Of the encoder.
+        quantizer: Of the leaves and codebooks of the index.
+        partition: Of its documents and their tokens.
+    """
+
+    encoder: str = ""
+    quantizer: str = ""
+    partition: str = ""
+
+
 class Retriever(tf.Module):
     """Multi-vector retrieval with [XTR](https://arxiv.org/abs/2304.01982) in one module.
 
@@ -52,6 +68,7 @@ class Retriever(tf.Module):
         tokens: Pieces and places of the tokens, for explanations; they are left out without it.
         defaults: What a request that names no parameters is answered with.
         piece_weights: How common pieces are, for weights of query tokens; there are none without it.
+        identity: Where it comes from, for whoever merges the answers of several.
 
     Example:
         >>> retriever = Retriever(encoder, tokenizer, ExactSearcher(vectors), owners, documents)
@@ -69,6 +86,7 @@ class Retriever(tf.Module):
         tokens: TokenTable | None = None,
         defaults: SearchDefaults | None = None,
         piece_weights: PieceWeights | None = None,
+        identity: Identity | None = None,
     ) -> None:
         super().__init__(name="retriever")
         _check_sizes(encoder, searcher, document_of_token, documents, tokens)
@@ -78,6 +96,7 @@ class Retriever(tf.Module):
         self.tokens = tokens
         self.defaults = defaults or SearchDefaults()
         self.piece_weights = piece_weights
+        self.identity = identity or Identity()
         if piece_weights is None and self.defaults.token_weights != "none":
             raise InputError(
                 "`token_weights` needs an index that has counted the pieces of its documents; build it again "

@@ -12,14 +12,17 @@ without `token_weights` | as `search` |
 | `search_tokens` | `query` string[B], `k_prime`, `leaves` int32[B], `languages`, `filter` string[B] | per \
 query token (L) and hit (C): `mask` bool[B, L], `token_ids` int32[B, L, C], `scores` float[B, L, C], \
 `cutoffs` float[B, L], `documents` int32[B, L, C], which counts in the query's own `document_ids`, `titles`, \
-`languages` string[B, ?]; where pieces are counted, `piece_documents` int32[B, L], \
+`languages` string[B, ?] (`ordinals` int32[B, ?]); where pieces are counted, `piece_documents` int32[B, L], \
 `piece_background` float[B, L], `num_documents` int32[B] |
 | `search_vectors_tokens` | `encodings`, `mask`, and the parameters of `search_tokens` | as `search_tokens` |
 | `explain` | as `search`, without `rescore` | as `search`, and `query_pieces` \
 string[B, L], `retrieved` bool[B, K, L], `token_scores` float[B, K, L], `document_pieces` string[B, K, L], \
 `starts`, `limits` int32[B, K, L], `weights` float[B, L] |
-| `encode_query` | `query` string[B] | `encodings` float[B, L, D], `mask` bool[B, L], `ids` int32[B, L] |
-| `encode_document` | `document` string[B] | as `encode_query` |
+| `encode_query` | `query` string[B] | `encodings` float[B, L, D], `mask` bool[B, L], `ids` int32[B, L], \
+`pieces` string[B, L]; where pieces are counted, `idf` float[B, L] |
+| `encode_document` | `document` string[B] | `encodings`, `mask` and `ids` as `encode_query` |
+| `look_up` | `documents` int32[B, K], `tokens` int32[B, K, L]: ordinals, -1 for none | of documents and \
+tokens what `explain` has; `encoder`, `quantizer`, `partition` string[B], fingerprints of the model's origin |
 | `score` | `query` string[B], `documents` string[B, ?] | `scores` float[B, ?], exact f_ColBERT |
 
 *Parameters*, a value for each query or one for all, and the model's default where the server knows defaults
@@ -63,6 +66,7 @@ import tensorflow as tf
 
 from xtr_tf.retriever.explain import explain_signature
 from xtr_tf.retriever.hits import describe_hits
+from xtr_tf.retriever.look_up import look_up_signature
 from xtr_tf.retriever.request import (
     QUERY,
     SearchRequest,
@@ -78,7 +82,12 @@ from xtr_tf.scoring.ranking import RankedDocuments
 
 def build_signatures(retriever: Retriever) -> dict[str, Any]:
     """Returns a `tf.function` for every signature, by name."""
-    return {**search_signatures(retriever), **text_signatures(retriever), **explain_signature(retriever)}
+    return {
+        **search_signatures(retriever),
+        **text_signatures(retriever),
+        **explain_signature(retriever),
+        **look_up_signature(retriever),
+    }
 
 
 def search_signatures(retriever: Retriever) -> dict[str, Any]:
@@ -221,7 +230,8 @@ def text_signatures(retriever: Retriever) -> dict[str, Any]:
 
     @tf.function(input_signature=[QUERY], autograph=False)
     def encode_query(query: tf.Tensor) -> dict[str, tf.Tensor]:
-        return _encode(retriever, retriever.query_ids(query))
+        ids = retriever.query_ids(query)
+        return {**_encode(retriever, ids), **_pieces(retriever, ids)}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="document")], autograph=False)
     def encode_document(document: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -240,6 +250,14 @@ def _encode(retriever: Retriever, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
     encoded = retriever.encode(ids)
     padded = ids.to_tensor(retriever.tokenizer.pad_id)
     return {"encodings": encoded.encodings, "mask": encoded.mask, "ids": padded}
+
+
+def _pieces(retriever: Retriever, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+    """The pieces of queries, and what they count for by how rare they are."""
+    pieces = ids.with_values(retriever.tokenizer.pieces(ids.values)).to_tensor("")
+    if retriever.piece_weights is None:
+        return {"pieces": pieces}
+    return {"pieces": pieces, "idf": ids.with_values(retriever.piece_weights.idf(ids.values)).to_tensor(0.0)}
 
 
 def _score(retriever: Retriever, query: tf.Tensor, documents: tf.Tensor) -> tf.Tensor:

@@ -17,6 +17,7 @@ Vectors are memory-mapped: nothing here holds more than is asked for.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -178,22 +179,32 @@ class TokenVectors:
     @cached_property
     def pieces(self) -> np.ndarray:
         """`[tokens]` int32, ids of the vocabulary."""
-        return np.concatenate([shard.pieces for shard in self.shards])
+        return self.of_tokens("pieces", 0, self.num_tokens)
 
     @cached_property
     def spans(self) -> np.ndarray:
         """`[tokens, 2]` int32, characters in each document's `full_text`."""
-        return np.concatenate([shard.spans for shard in self.shards])
+        return self.of_tokens("spans", 0, self.num_tokens)
 
     @cached_property
     def positions(self) -> np.ndarray:
         """`[tokens]` int32, each token's place in its document."""
-        return np.concatenate([shard.positions for shard in self.shards])
+        return self.of_tokens("positions", 0, self.num_tokens)
 
-    def documents(self) -> Iterator[DocumentRecord]:
-        """All documents in order, read as they are asked for."""
-        for shard in self.shards:
-            yield from shard.documents()
+    def documents(self, first: int = 0, last: int | None = None) -> Iterator[DocumentRecord]:
+        """Documents in order, read as they are asked for: all, or from `first` up to but without `last`."""
+        last = self.num_documents if last is None else last
+        for shard, start in zip(self.shards, self._first_document.tolist(), strict=False):
+            if start < last and start + shard.entry.documents > first:
+                yield from itertools.islice(shard.documents(), max(first - start, 0), last - start)
+
+    def of_tokens(self, name: str, first: int, last: int) -> np.ndarray:
+        """`pieces`, `spans` or `positions` of the tokens from `first` up to but without `last`."""
+        parts = [
+            getattr(shard, name)[max(first - start, 0) : max(last - start, 0)]
+            for shard, start in zip(self.shards, self._first_token.tolist(), strict=False)
+        ]
+        return np.concatenate(parts)
 
     @cached_property
     def document_ids(self) -> list[str]:

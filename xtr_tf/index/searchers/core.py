@@ -37,6 +37,7 @@ class CoreSearcher(TokenSearcher):
         vectors: `[tokens, dim]` int8 or bfloat16, in the order of the postings.
         multipliers: `[dim]` float32 scales of int8 vectors; ignored for bfloat16.
         leaves_to_search: Leaves to search unless a request says otherwise; 0 for the rule.
+        tokens_in_all: Tokens of the index that this is a partition of, whose rule it follows; None for none.
     """
 
     def __init__(
@@ -47,12 +48,14 @@ class CoreSearcher(TokenSearcher):
         vectors: np.ndarray,
         multipliers: np.ndarray,
         leaves_to_search: int = 0,
+        tokens_in_all: int | None = None,
     ) -> None:
         super().__init__(name="core_searcher")
         self.num_tokens, self.dim = (int(size) for size in vectors.shape)
         require_tokens(self.num_tokens)
         self._rule = LeafRule(
-            len(centres), self.num_tokens, leaves_to_search, CORE_SEARCHED_SHARE, CORE_TOKENS_PER_K_PRIME
+            *(len(centres), tokens_in_all or self.num_tokens, leaves_to_search),
+            *(CORE_SEARCHED_SHARE, CORE_TOKENS_PER_K_PRIME),
         )
         scales = 1.0 / multipliers if vectors.dtype == np.int8 else np.ones(self.dim)
         self.centres = tf.Variable(centres, trainable=False, name="centres")

@@ -14,39 +14,43 @@ from xtr_tf.index.folder import TokenIndex
 from xtr_tf.index.searchers.base import TokenSearcher
 
 
-def searcher_from_index(index: TokenIndex) -> TokenSearcher:
+def searcher_from_index(index: TokenIndex, tokens: slice | None = None) -> TokenSearcher:
     """Loads an index into the variables of a new searcher.
 
     ScaNN is imported only for an index of its kind.
 
     Args:
         index: An opened index.
+        tokens: Consecutive tokens to load, a partition of the index; all of them if None. A partition looks
+            into the leaves that the whole index would look into.
 
     Returns:
         The searcher; one of several shards where the index's configuration asks for them.
     """
     shards = index.config.num_shards
+    first, end, _ = (tokens or slice(None)).indices(index.num_tokens)
+    in_all = index.num_tokens if tokens is not None else None
     if shards == 1:
-        return _searcher(index, slice(None))
+        return _searcher(index, slice(first, end), in_all)
     from xtr_tf.index.searchers.sharded import ShardedSearcher
 
-    bounds = np.arange(shards + 1) * index.num_tokens // shards
-    parts = [slice(start, end) for start, end in itertools.pairwise(bounds) if end > start]
-    return ShardedSearcher([_searcher(index, part) for part in parts])
+    bounds = first + np.arange(shards + 1) * (end - first) // shards
+    parts = [slice(start, limit) for start, limit in itertools.pairwise(bounds.tolist()) if limit > start]
+    return ShardedSearcher([_searcher(index, part, in_all) for part in parts])
 
 
-def _searcher(index: TokenIndex, part: slice) -> TokenSearcher:
-    return {"exact": _exact, "scann": _scann, "core": _core}[index.config.kind](index, part)
+def _searcher(index: TokenIndex, part: slice, in_all: int | None) -> TokenSearcher:
+    return {"exact": _exact, "scann": _scann, "core": _core}[index.config.kind](index, part, in_all)
 
 
-def _exact(index: TokenIndex, part: slice) -> TokenSearcher:
+def _exact(index: TokenIndex, part: slice, in_all: int | None) -> TokenSearcher:
     from xtr_tf.index.searchers.exact import ExactSearcher
 
     dtype = index.config.dtype or "float16"
     return ExactSearcher(_vectors(index.array("vectors")[part], dtype), dtype)
 
 
-def _scann(index: TokenIndex, part: slice) -> TokenSearcher:
+def _scann(index: TokenIndex, part: slice, in_all: int | None) -> TokenSearcher:
     from xtr_tf.index.searchers.scann import ScannSearcher
 
     config = index.config
@@ -59,10 +63,11 @@ def _scann(index: TokenIndex, part: slice) -> TokenSearcher:
         multipliers=index.array("multipliers") if config.reordering else None,
         leaves_to_search=config.num_leaves_to_search,
         parallel_searches=config.parallel_searches,
+        tokens_in_all=in_all,
     )
 
 
-def _core(index: TokenIndex, part: slice) -> TokenSearcher:
+def _core(index: TokenIndex, part: slice, in_all: int | None) -> TokenSearcher:
     from xtr_tf.index.searchers.core import CoreSearcher
 
     centres = index.array("centres")
@@ -80,6 +85,7 @@ def _core(index: TokenIndex, part: slice) -> TokenSearcher:
         vectors=_vectors(vectors, index.config.dtype or "int8"),
         multipliers=index.array("multipliers"),
         leaves_to_search=index.config.num_leaves_to_search,
+        tokens_in_all=in_all,
     )
 
 

@@ -57,6 +57,7 @@ class ScannSearcher(TokenSearcher):
         multipliers: `[dim]` float32, the scales of `int8_vectors`.
         leaves_to_search: Leaves to search unless a request says otherwise; 0 for the rule.
         parallel_searches: Parts of a large batch searched at the same time.
+        tokens_in_all: Tokens of the index that this is a partition of, whose rule it follows; None for none.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class ScannSearcher(TokenSearcher):
         multipliers: np.ndarray | None = None,
         leaves_to_search: int = 0,
         parallel_searches: int = 2,
+        tokens_in_all: int | None = None,
     ) -> None:
         super().__init__(name="scann_searcher")
         self.num_tokens, self.dim = len(leaf_of_token), centres.shape[1]
@@ -77,7 +79,8 @@ class ScannSearcher(TokenSearcher):
             # ScaNN numbers every hit 0 where there is only one leaf; a second, empty one prevents that.
             centres = np.repeat(centres, 2, axis=0)
         self._rule = LeafRule(
-            len(centres), self.num_tokens, leaves_to_search, SEARCHED_SHARE, TOKENS_PER_K_PRIME
+            *(len(centres), tokens_in_all or self.num_tokens, leaves_to_search),
+            *(SEARCHED_SHARE, TOKENS_PER_K_PRIME),
         )
         self._parallel_searches = parallel_searches
         config = scann_config(

@@ -1,0 +1,163 @@
+"""One model per partition of an index, and `collection.json` next to them: all of it, or nothing.
+
+Encoder, leaves, codebooks and document frequencies are the same in all of them, so that their token hits can
+be merged to the answer of one index (`serving/merging.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import multiprocessing
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from xtr_tf.config.retrieval import SearchDefaults
+from xtr_tf.errors import InputError
+from xtr_tf.files import writing
+from xtr_tf.index.folder import TokenIndex
+from xtr_tf.model.folder import load_encoder, read_manifest
+from xtr_tf.progress import track
+from xtr_tf.retriever.assembly import assemble, check_origin
+from xtr_tf.retriever.collection_file import Collection, PartitionEntry
+from xtr_tf.retriever.export import export_retriever
+from xtr_tf.retriever.model_card import MODEL_CARD_FILE
+from xtr_tf.retriever.partitions import split
+from xtr_tf.retriever.versions import versions_in
+from xtr_tf.vectors.store import TokenVectors
+
+
+@dataclasses.dataclass(frozen=True)
+class PartitionExport:
+    """What the export of any partition must know; it may run in a process of its own.
+
+    Attributes:
+        encoder: The encoder's directory.
+        vectors: Token vectors of the whole corpus.
+        index: Their index.
+        count: Partitions in all.
+        defaults: Parameters of requests that name none.
+        keep_texts: Whether the models carry texts.
+        keep_spans: Whether they carry pieces and spans of tokens.
+    """
+
+    encoder: str
+    vectors: str
+    index: str
+    count: int
+    defaults: SearchDefaults | None = None
+    keep_texts: bool = True
+    keep_spans: bool = True
+
+    def run(self, number: int, base: Path, version: int) -> PartitionEntry:
+        """Writes `<base>/<version>/` with one partition, if it passes the gate."""
+        index = TokenIndex.open(self.index)
+        assembly = assemble(
+            read_manifest(Path(self.encoder)),
+            *load_encoder(self.encoder),
+            TokenVectors.open(self.vectors),
+            index,
+            self.defaults,
+            self.keep_texts,
+            self.keep_spans,
+            partition=split(index.document_offsets, self.count)[number],
+        )
+        export_retriever(assembly.retriever, base, assembly.card, version)
+        corpus = assembly.card.corpus
+        return PartitionEntry(
+            base.name,
+            version,
+            assembly.retriever.identity.partition,
+            corpus["documents"],
+            corpus["tokens"],
+            corpus["languages"],
+        )
+
+
+def export_partitions(
+    job: PartitionExport, base: str | Path, version: int | None = None, processes: int = 1
+) -> Collection:
+    """Writes `<base>/partition-0/<version>/` and so on, and `<base>/collection.json` last.
+
+    Args:
+        job: What to export.
+        base: Folder of the collection.
+        version: Its number; the one after the largest of any partition if None.
+        processes: Partitions to export at the same time; each takes the memory of its model several times.
+
+    Raises:
+        InputError: What is given does not belong together, a partition would be empty or too large, the
+            version exists, or a partition did not pass the gate; nothing is left behind.
+    """
+    base = Path(base)
+    manifest, index = read_manifest(Path(job.encoder)), TokenIndex.open(job.index)
+    check_origin(manifest.fingerprint, TokenVectors.open(job.vectors), index)
+    split(index.document_offsets, job.count)
+    names = [partition_name(number) for number in range(job.count)]
+    version = _free_version(base, version)
+    with writing(base):
+        base.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=base, prefix=".export-") as staging:
+        folders = [Path(staging) / name for name in names]
+        with track("export partitions", job.count, "partitions") as progress:
+            entries = []
+            for entry in _run_all(job, folders, version, processes):
+                entries.append(entry)
+                progress.update(done=len(entries))
+        card = json.loads((folders[0] / str(version) / MODEL_CARD_FILE).read_bytes())
+        collection = Collection(version, manifest.fingerprint, card["index"]["quantizer"], tuple(entries))
+        with _moved(folders, base, version):
+            collection.write(base)
+    return collection
+
+
+def partition_name(number: int) -> str:
+    """The folder of a partition's model, next to `collection.json`."""
+    return f"partition-{number}"
+
+
+def _run_all(
+    job: PartitionExport, folders: Sequence[Path], version: int, processes: int
+) -> Iterator[PartitionEntry]:
+    arguments: list[Any] = [range(len(folders)), folders, [version] * len(folders)]
+    if processes == 1:
+        yield from map(job.run, *arguments)
+        return
+    # TensorFlow must not be forked once its threads run.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, context) as pool:
+        yield from pool.map(job.run, *arguments)
+
+
+def _free_version(base: Path, version: int | None) -> int:
+    taken = {number for folder in base.glob("partition-*") for number in versions_in(folder)}
+    if version is None:
+        return max(taken, default=0) + 1
+    if version in taken:
+        raise InputError(
+            f"This version exists; choose another number, or none for the next. Received: {version} in "
+            f"{str(base)!r}."
+        )
+    return version
+
+
+@contextlib.contextmanager
+def _moved(folders: Sequence[Path], base: Path, version: int) -> Iterator[None]:
+    """Moves all versions to where servers look; takes them back if what follows fails."""
+    moved: list[Path] = []
+    try:
+        for folder in folders:
+            final = base / folder.name / str(version)
+            final.parent.mkdir(exist_ok=True)
+            (folder / str(version)).rename(final)
+            moved.append(final)
+        yield
+    except BaseException:
+        for final in moved:
+            shutil.rmtree(final, ignore_errors=True)
+        raise

@@ -1,0 +1,44 @@
+"""The signature that names what a search found by ordinals, and says which documents a model holds.
+
+Whoever merges the token hits of several models (`serving/merging.py`) ranks ordinals, and asks only for the
+winners here. Knows nothing of searching.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from xtr_tf.retriever.retriever import Retriever
+
+
+def look_up_signature(retriever: Retriever) -> dict[str, Any]:
+    """Returns `look_up`."""
+    identity = dataclasses.asdict(retriever.identity)
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, None], tf.int32, name="documents"),
+            tf.TensorSpec([None, None, None], tf.int32, name="tokens"),
+        ],
+        autograph=False,
+    )
+    def look_up(documents: tf.Tensor, tokens: tf.Tensor) -> dict[str, tf.Tensor]:
+        unknown = tf.fill(tf.shape(tokens), -1)
+        pieces, starts, limits = (
+            retriever.tokens.look_up(tokens) if retriever.tokens else (unknown, unknown, unknown)
+        )
+        rows = tf.shape(documents)[:1]
+        return {
+            **retriever.documents.look_up(documents),
+            **retriever.documents.look_up_contents(documents),
+            "texts": retriever.documents.look_up_texts(documents),
+            "document_pieces": retriever.tokenizer.pieces(pieces),
+            "starts": starts,
+            "limits": limits,
+            **{name: tf.fill(rows, fingerprint) for name, fingerprint in identity.items()},
+        }
+
+    return {"look_up": look_up}
