@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from serving.client import ClientError, Hit, Match, SearchResult
+    from serving.server.collection.manager import CollectionOptions
     from serving.server.model_server import ModelServer
     from serving.server.models.config import ModelConfig
     from serving.server.wire.credentials import TlsFiles
@@ -32,6 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 _model = partial(typer.Option, rich_help_panel="Models")
+_collection = partial(typer.Option, rich_help_panel="Collection")
 _network = partial(typer.Option, rich_help_panel="Network")
 _batch = partial(typer.Option, rich_help_panel="Batches")
 _limit = partial(typer.Option, rich_help_panel="Limits")
@@ -47,6 +49,30 @@ def serve(
         Path | None,
         _model(help="Several models, policies and labels: ModelServerConfig as text."),
     ] = None,
+    collection: Annotated[
+        Path | None,
+        _collection(help="Serve partitions on other servers as one model: its collection.json."),
+    ] = None,
+    partition: Annotated[
+        list[str] | None,
+        _collection(help="Servers of a partition, 0=host:port,host:port[/model]; once for each partition."),
+    ] = None,
+    partial: Annotated[
+        str,
+        _collection(help="Without a partition: refuse, or allow answers that say what is missing."),
+    ] = "refuse",
+    partition_timeout_ms: Annotated[
+        int, _collection(help="Deadline of requests that have none, or a later one.")
+    ] = 10_000,
+    partition_tls_ca: Annotated[
+        Path | None, _collection(help="Encrypt to partitions, trusting these authorities (PEM).")
+    ] = None,
+    partition_token_file: Annotated[
+        Path | None, _collection(help="File with a bearer token for partitions.")
+    ] = None,
+    keep_versions: Annotated[
+        int, _model(min=1, help="How many of the newest versions of --model-base answer.")
+    ] = 1,
     require_marker: Annotated[
         bool,
         _model("--require-marker", help="Pass over versions without _SUCCESS, which is written last."),
@@ -122,7 +148,11 @@ def serve(
     else:
         batching = BatchingOptions(max_batch_size, batch_timeout_micros, max_enqueued_batches)
     options = ServerOptions(
-        models=_models(model_base, model_name, model_config_file),
+        models=() if collection else _models(model_base, model_name, model_config_file, keep_versions),
+        collection=_collection_options(
+            *(collection, partition or [], model_name, partial, partition_timeout_ms / 1000),
+            *(partition_tls_ca, partition_token_file, model_base or model_config_file),
+        ),
         model_config_file=model_config_file,
         host=host,
         port=port,
@@ -155,8 +185,14 @@ def serve(
         asyncio.run(ModelServer(options, log).run(_announce))
 
 
-def _models(base: Path | None, name: str, file: Path | None) -> tuple[ModelConfig, ...]:
-    from serving.server.models.config import OBJECT_STORE, ModelConfig, is_object_store, read_model_configs
+def _models(base: Path | None, name: str, file: Path | None, keep: int) -> tuple[ModelConfig, ...]:
+    from serving.server.models.config import (
+        OBJECT_STORE,
+        ModelConfig,
+        VersionPolicy,
+        is_object_store,
+        read_model_configs,
+    )
 
     if (base is None) == (file is None):
         received = "neither" if base is None else "both"
@@ -170,7 +206,46 @@ def _models(base: Path | None, name: str, file: Path | None) -> tuple[ModelConfi
         raise InputError(f"--model-base: {OBJECT_STORE} Received: {base}.")
     if not base.is_dir():
         raise InputError(f"--model-base must be a directory that exists. Received: {base}.")
-    return (ModelConfig(name, base.resolve()),)
+    return (ModelConfig(name, base.resolve(), VersionPolicy(latest=keep)),)
+
+
+def _collection_options(
+    file: Path | None,
+    partitions: list[str],
+    name: str,
+    partial: str,
+    timeout_seconds: float,
+    authorities: Path | None,
+    token_file: Path | None,
+    models: Path | None,
+) -> CollectionOptions | None:
+    from serving.server.collection.addresses import read_addresses
+    from serving.server.collection.manager import CollectionOptions
+    from serving.server.collection.request import PARTIAL
+    from xtr_tf.retriever.collection_file import read_collection
+
+    if file is None:
+        if partitions:
+            raise InputError("--partition needs --collection. Received: only --partition.")
+        return None
+    if models is not None:
+        raise InputError(f"Serve a collection or models, not both. Received: {file} and {models}.")
+    if partial not in PARTIAL:
+        raise InputError(f"--partial must be one of {', '.join(PARTIAL)}. Received: {partial!r}.")
+    if timeout_seconds <= 0:
+        raise InputError(f"--partition-timeout-ms must be positive. Received: {timeout_seconds * 1000:g}.")
+    addresses = read_addresses(partitions)
+    expected = len(read_collection(file).partitions)
+    if len(addresses) != expected:
+        raise InputError(
+            f"The collection has {expected} partitions; give the servers of each with --partition. "
+            f"Received: those of {len(addresses)}."
+        )
+    return CollectionOptions(
+        *(file.resolve(), addresses, name, partial, timeout_seconds),
+        _credentials(False, authorities, None, None),
+        _read_token(token_file) if token_file else None,
+    )
 
 
 def _tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> TlsFiles | None:

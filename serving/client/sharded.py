@@ -1,10 +1,9 @@
 """Searching an index that is spread over several servers, with the answer that one index would give.
 
-Each server holds some of the documents, whole, and the same encoder. Each is asked for its best k'
-tokens for every query token; the best k' of all of them are those of one big index, and so are the
-cut-offs, which are what imputation needs and what a merge of document scores could not know. The
-scoring is `xtr_tf.scoring.reference`, so that this file, unlike the rest of the folder, needs xtr-tf
-and NumPy (but no TensorFlow).
+Each server holds some of the documents, whole, and the same encoder. Each is asked for its best k' tokens for
+every query token, which `serving/merging.py` merges: this file, unlike the rest of the folder, needs xtr-tf
+and NumPy (but no TensorFlow). For a collection of `xtr-tf export --partitions`, `xtr-tf serve --collection`
+does the same for any client, and encodes a query once.
 """
 
 from __future__ import annotations
@@ -17,15 +16,10 @@ from typing import Any
 import grpc
 import numpy as np
 
+from serving.merging import MergedHits, PartitionHits, Scoring
 from xtr_tf.config.retrieval import TOKEN_WEIGHTS
 from xtr_tf.errors import require
-from xtr_tf.scoring.reference import (
-    idf_weights,
-    maxima_of_hits,
-    rank_documents,
-    row_cutoffs,
-    xtr_scores,
-)
+from xtr_tf.scoring.reference import idf_weights
 
 from .client import Client, SearchOptions
 from .results import ClientError, Hit, Prediction, SearchResult
@@ -88,7 +82,7 @@ class ShardedClient:
         predictions = list(
             self._pool.map(lambda client: client.predict("search_tokens", inputs), self._clients)
         )
-        documents = _rank(_MergedHits(predictions), **{name: chosen[name] for name in _DEFAULTS})
+        documents = _rank(_Answers(predictions), **{name: chosen[name] for name in _DEFAULTS})
         return SearchResult(query, documents, tuple(prediction.version for prediction in predictions))
 
     def close(self) -> None:
@@ -104,12 +98,11 @@ class ShardedClient:
         self.close()
 
 
-class _MergedHits:
-    """The token hits of all shards next to each other.
+class _Answers:
+    """What all shards answered to `search_tokens`.
 
     Attributes:
-        scores: `[tokens of the query, hits]`, `-inf` for none.
-        documents: The same shape, positions in `ids`, -1 for none.
+        hits: Of each shard.
         ids: Of all documents that were hit, shard by shard, in document order.
         titles: Of the same.
         languages: Of the same.
@@ -117,32 +110,34 @@ class _MergedHits:
 
     def __init__(self, predictions: Sequence[Prediction]) -> None:
         # A server that joins requests pads this query to the longest of its batch.
-        masks = [np.array(prediction.outputs["mask"].values, bool) for prediction in predictions]
-        if len({int(mask.sum()) for mask in masks}) != 1:
+        self._masks = [np.array(prediction.outputs["mask"].values, bool) for prediction in predictions]
+        if len({int(mask.sum()) for mask in self._masks}) != 1:
             raise ClientError(
                 grpc.StatusCode.FAILED_PRECONDITION,
                 "The servers do not split the query into the same tokens.",
             )
-        scores, documents = [], []
-        self.ids: list[bytes] = []
-        self.titles: list[bytes] = []
-        self.languages: list[bytes] = []
-        for prediction, mask in zip(predictions, masks, strict=True):
-            outputs = prediction.outputs
-            shape = outputs["scores"].shape[1:]  # of the one query
-            of_shard = np.array(outputs["documents"].values, np.int64).reshape(shape)[mask]
-            scores.append(np.array(outputs["scores"].values, np.float32).reshape(shape)[mask])
-            documents.append(np.where(of_shard >= 0, of_shard + len(self.ids), -1))
-            self.ids.extend(outputs["document_ids"].values)
-            self.titles.extend(outputs["titles"].values)
-            self.languages.extend(outputs["languages"].values)
-        self.documents = np.concatenate(documents, axis=1)
-        self.scores = np.where(self.documents >= 0, np.concatenate(scores, axis=1), -np.inf)
-        self._predictions, self._masks = predictions, masks
+        self._predictions = predictions
+        self.hits = [
+            PartitionHits(
+                self._of_rows(prediction, "scores", np.float32)[mask],
+                self._of_rows(prediction, "documents", np.int64)[mask],
+                len(prediction.outputs["document_ids"].values),
+            )
+            for prediction, mask in zip(predictions, self._masks, strict=True)
+        ]
+        self.ids, self.titles, self.languages = (
+            [value for prediction in predictions for value in prediction.outputs[name].values]
+            for name in ("document_ids", "titles", "languages")
+        )
+
+    @staticmethod
+    def _of_rows(prediction: Prediction, name: str, dtype: type) -> np.ndarray:
+        output = prediction.outputs[name]
+        return np.array(output.values, dtype).reshape(output.shape[1:])  # of the one query
 
     def idf(self) -> np.ndarray:
         """What each query token counts for in all shards together, `[tokens of the query]`."""
-        documents, total = np.zeros(len(self.scores), np.int64), 0
+        documents, total = np.zeros(int(self._masks[0].sum()), np.int64), 0
         for prediction, mask in zip(self._predictions, self._masks, strict=True):
             outputs = prediction.outputs
             if "piece_documents" not in outputs:
@@ -156,43 +151,17 @@ class _MergedHits:
         background = np.array(outputs["piece_background"].values)[mask]
         return idf_weights(documents, total, background if background.any() else None)
 
-    def best(self, k_prime: int) -> tuple[np.ndarray, np.ndarray]:
-        """Scores and documents of the best `k_prime` hits of each query token, over all shards."""
-        # Hits of a shard come in its own order of rank; a stable sort keeps it among equals.
-        order = np.argsort(-self.scores, axis=1, kind="stable")[:, :k_prime]
-        scores = np.take_along_axis(self.scores, order, axis=1)
-        return scores, np.take_along_axis(self.documents, order, axis=1)
 
-
-def _rank(
-    hits: _MergedHits,
-    k_prime: int,
-    top_k: int,
-    imputation: str,
-    constant: float,
-    token_weights: str,
-    min_score: float,
-) -> tuple[Hit, ...]:
-    """f_XTR' over the best k' of all hits."""
-    scores, documents = hits.best(k_prime)
-    cutoffs = row_cutoffs(scores, documents >= 0)
-    maxima = maxima_of_hits(scores, documents, len(hits.ids))
-    totals = xtr_scores(
-        maxima,
-        maxima > -np.inf,
-        cutoffs,
-        imputation=imputation,
-        constant=constant,
-        weights=hits.idf() if token_weights == "idf" else None,
-    )
-    [ordinals], [ranked] = rank_documents(totals, top_k)
+def _rank(answers: _Answers, token_weights: str, **scoring: Any) -> tuple[Hit, ...]:
+    chosen = Scoring(**scoring, weights=answers.idf() if token_weights == "idf" else None)
+    [ordinals], [ranked] = MergedHits(answers.hits, chosen.k_prime).rank(chosen)
     return tuple(
         Hit(
-            hits.ids[ordinal].decode(),
+            answers.ids[ordinal].decode(),
             float(score),
-            title=hits.titles[ordinal].decode(),
-            language=hits.languages[ordinal].decode(),
+            title=answers.titles[ordinal].decode(),
+            language=answers.languages[ordinal].decode(),
         )
-        for ordinal, score in zip(ordinals, ranked, strict=True)
-        if ordinal >= 0 and score >= min_score
+        for ordinal, score in zip(ordinals.tolist(), ranked, strict=True)
+        if ordinal >= 0
     )

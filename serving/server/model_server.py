@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
+from serving.server.collection.manager import CollectionManager, CollectionOptions
 from serving.server.models.config import ModelConfig, read_model_configs
 from serving.server.models.manager import ModelManager
 from serving.server.predictor import Predictor
@@ -58,6 +59,7 @@ class ServerOptions:
         strict_json: Whether REST answers `null` for numbers that are not finite.
         prefer_tensor_content: Whether answers carry numbers as raw bytes.
         playground: Whether the page to try things out is served.
+        collection: A collection to serve instead of models.
     """
 
     models: tuple[ModelConfig, ...]
@@ -80,6 +82,7 @@ class ServerOptions:
     strict_json: bool = False
     prefer_tensor_content: bool = False
     playground: bool = False
+    collection: CollectionOptions | None = None
 
     def __post_init__(self) -> None:
         for name in ("port", "rest_port"):
@@ -148,12 +151,7 @@ class ModelServer:
         """Builds the parts and opens the ports; no model is loaded yet."""
         options = self.options
         self._pool = WorkerPool(options.workers)
-        self._manager = ModelManager(
-            *(self._pool, options.batching, options.session, self._metrics, self._log),
-            *(self._on_change, options.drain_seconds, options.require_marker),
-        )
-        # Known before the first request can come: what is being loaded is unavailable, not unknown.
-        self._manager.configure(options.models)
+        self._manager = self._make_manager()
         predictor = Predictor(self._manager, options.limits)
         observer = RequestObserver(self._admission, self._metrics, self._log, _Names(self._manager))
         self._grpc = GrpcServer(
@@ -177,6 +175,21 @@ class ModelServer:
             self._http = HttpServer(api.handle, render_error, options.limits, context)
             self.rest_port = await self._http.start(options.host, options.rest_port)
         self._log.event("started", host=options.host, port=self.port, rest_port=self.rest_port)
+
+    def _make_manager(self) -> ModelManager | CollectionManager:
+        options = self.options
+        if options.collection is not None:
+            return CollectionManager(
+                *(options.collection, self._pool, self._metrics, self._log),
+                *(self._on_change, options.drain_seconds),
+            )
+        manager = ModelManager(
+            *(self._pool, options.batching, options.session, self._metrics, self._log),
+            *(self._on_change, options.drain_seconds, options.require_marker),
+        )
+        # Known before the first request can come: what is being loaded is unavailable, not unknown.
+        manager.configure(options.models)
+        return manager
 
     async def stop(self) -> None:
         """Takes no more requests, waits for those in progress, frees the models."""
@@ -295,7 +308,7 @@ def _versions(numbers: list[int]) -> str:
 class _Names:
     """The names of the configured models, whatever they are at the moment."""
 
-    def __init__(self, manager: ModelManager) -> None:
+    def __init__(self, manager: ModelManager | CollectionManager) -> None:
         self._manager = manager
 
     def __contains__(self, name: object) -> bool:

@@ -7,18 +7,17 @@ Knows nothing of wires.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 import numpy as np
 
-from serving.server.models.manager import ModelManager
 from serving.server.models.versions import Version
-from serving.server.requests.call import ModelCall
+from serving.server.requests.call import ModelCall, Signatures
 from serving.server.requests.limits import Limits
 from serving.server.requests.observer import RequestRecord
 from serving.server.status import invalid_argument, not_found
-from xtr_tf.runtime import SavedModelSession
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +54,35 @@ class Prediction:
     signature: str
 
 
+class Answering(Protocol):
+    """A version that takes requests: a loaded model, or a collection of them."""
+
+    name: str
+    version: int
+
+    @property
+    def session(self) -> Signatures:
+        """What it takes."""
+
+    async def run(self, call: ModelCall) -> dict[str, np.ndarray]:
+        """Answers."""
+
+
+class Models(Protocol):
+    """What knows which version answers."""
+
+    def lease(
+        self, name: str, version: int | None = None, label: str | None = None
+    ) -> AbstractContextManager[Answering]:
+        """Finds the version that is to answer and keeps it for the length of a request."""
+
+    def states(self, name: str) -> list[Version]:
+        """Returns all versions of a model that are known, lowest first."""
+
+    def labelled(self, name: str, label: str) -> int:
+        """Returns the version that a label stands for."""
+
+
 class Predictor:
     """Runs requests on the right version within the limits.
 
@@ -63,14 +91,14 @@ class Predictor:
         limits: Bounds on a request.
     """
 
-    def __init__(self, manager: ModelManager, limits: Limits) -> None:
+    def __init__(self, manager: Models, limits: Limits) -> None:
         self._manager = manager
         self._limits = limits
 
     async def predict(
         self,
         target: Target,
-        decode: Callable[[SavedModelSession, int], ModelCall],
+        decode: Callable[[Signatures, int], ModelCall],
         record: RequestRecord,
     ) -> Prediction:
         """Runs one request.
@@ -84,13 +112,14 @@ class Predictor:
         record.model = target.name
         with self._manager.lease(target.name, target.version, target.label) as servable:
             record.version = servable.version
-            call = decode(servable.session, self._limits.max_message_bytes)
+            decoded = decode(servable.session, self._limits.max_message_bytes)
+            call = dataclasses.replace(decoded, deadline=record.deadline)
             record.signature = call.signature.name
             record.rows = self._limits.check(call.inputs)
             outputs = await servable.run(call)
         return Prediction(outputs, servable.name, servable.version, call.signature.name)
 
-    def signature_defs(self, target: Target, record: RequestRecord) -> tuple[int, dict[str, Any]]:
+    def signature_defs(self, target: Target, record: RequestRecord) -> tuple[int, Mapping[str, Any]]:
         """Returns the version that answers and its `SignatureDef`s by name."""
         record.model = target.name
         with self._manager.lease(target.name, target.version, target.label) as servable:

@@ -128,6 +128,7 @@ KINDS = {
     "HorizontalPodAutoscaler": "V2HorizontalPodAutoscaler",
     "PodDisruptionBudget": "V1PodDisruptionBudget",
     "PersistentVolumeClaim": "V1PersistentVolumeClaim",
+    "StatefulSet": "V1StatefulSet",
 }
 IMAGES = {
     "base": "xtr-tf-serving:2.16-scann",
@@ -139,7 +140,7 @@ IMAGES = {
 @pytest.mark.parametrize("variant", ["base", "stock", "xtr_tf"])
 def test_the_manifests_are_what_kubernetes_knows(folder, variant):
     documents = build(folder / "kubernetes" / variant)
-    assert sorted(document["kind"] for document in documents) == sorted(KINDS)
+    assert sorted(document["kind"] for document in documents) == sorted(KINDS.keys() - {"StatefulSet"})
     for document in documents:
         check_fields(document, KINDS[document["kind"]], document["kind"])
     by_kind = {document["kind"]: document for document in documents}
@@ -189,6 +190,46 @@ def test_our_server_takes_the_flags_of_its_manifest(folder, toy_models, start_se
     drain = float(dict(argument.split("=") for argument in arguments)["--drain-seconds"])
     wait = float(container["lifecycle"]["preStop"]["exec"]["command"][1])
     assert wait + drain < pod["terminationGracePeriodSeconds"]
+
+
+def test_a_collection_of_partitions(folder, collection_base, start_server, tmp_path):
+    documents = build(folder / "kubernetes" / "collection")
+    for document in documents:
+        check_fields(document, KINDS[document["kind"]], document["kind"])
+    [deployment] = [document for document in documents if document["kind"] == "Deployment"]
+    sets = [document for document in documents if document["kind"] == "StatefulSet"]
+    services = {d["metadata"]["name"]: d["spec"]["selector"] for d in documents if d["kind"] == "Service"}
+    # Every pod of every set is a server of the partition of its number, and no other is asked.
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    asked = [argument for argument in container["args"] if argument.startswith("--partition=")]
+    expected = [
+        f"--partition={number}=" + ",".join(f"{d['metadata']['name']}-{number}.partition:8500" for d in sets)
+        for number in range(sets[0]["spec"]["replicas"])
+    ]
+    assert asked == expected
+    for document in (deployment, *sets):
+        template = document["spec"]["template"]
+        assert_unprivileged(template["spec"])
+        labels = template["metadata"]["labels"]
+        assert document["spec"]["selector"]["matchLabels"].items() <= labels.items()
+        owner = document["spec"].get("serviceName", "retriever")
+        assert services[owner].items() <= labels.items()
+    # Both take their flags: a partition, and who asks it.
+    [server] = sets[0]["spec"]["template"]["spec"]["containers"]
+    [index] = [variable for variable in server["env"] if variable["name"] == "PARTITION"]
+    assert index["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.labels['apps.kubernetes.io/pod-index']"
+    of_partition = [
+        flag.replace("$(PARTITION)", "0").replace("/models", str(collection_base)) for flag in server["args"]
+    ]
+    with start_server(*of_partition) as zero:
+        one = [zero.target, "127.0.0.1:1"]
+        flags = [flag.replace("/models", str(collection_base)) for flag in container["args"]]
+        kept = [flag for flag in flags if not flag.startswith("--partition=")]
+        with start_server(*kept, *(f"--partition={n}={target}" for n, target in enumerate(one))) as asking:
+            assert not is_serving(asking.target)  # one partition is missing
+            _, answer = asking.rest("/v1/models/default")
+            [version] = answer["model_version_status"]
+            assert version["status"]["error_message"] == "partition 1: 127.0.0.1:1 does not answer"
 
 
 def test_versions_from_a_bucket(folder):

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,8 +17,37 @@ from serving.server.status import Code, RequestError
 from xtr_tf.errors import InputError
 from xtr_tf.runtime import SavedModelSession, Signature, StatusError
 
+_Used = TypeVar("_Used", bound="Leased")
 
-class Servable:
+
+class Leased:
+    """Counts who uses a version, so that it leaves when nobody does."""
+
+    def __init__(self) -> None:
+        self._leases = 0
+        self._unused = asyncio.Event()
+        self._unused.set()
+
+    @contextmanager
+    def lease(self: _Used) -> Iterator[_Used]:
+        """Keeps the version loaded while a request uses it."""
+        self._leases += 1
+        self._unused.clear()
+        try:
+            yield self
+        finally:
+            self._leases -= 1
+            if not self._leases:
+                self._unused.set()
+
+    async def drain(self, seconds: float) -> int:
+        """Waits until no request uses the version any more, or for so long; returns how many still do."""
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._unused.wait(), seconds)
+        return self._leases
+
+
+class Servable(Leased):
     """A version that takes requests. Used from the event loop; the model runs on the pool's threads.
 
     Args:
@@ -38,13 +68,11 @@ class Servable:
         batching: BatchingOptions,
         observe_batch: Callable[[int], None] = lambda rows: None,
     ) -> None:
+        super().__init__()
         self.name = name
         self.version = version
         self.session = session
         self._pool = pool
-        self._leases = 0
-        self._unused = asyncio.Event()
-        self._unused.set()
         self._is_closing = False
         self._batcher: Batcher | None = None
         default = session.signatures.get(DEFAULT_SIGNATURE)
@@ -56,18 +84,6 @@ class Servable:
         """Rows that wait for a batch."""
         return self._batcher.depth if self._batcher is not None else 0
 
-    @contextmanager
-    def lease(self) -> Iterator[Servable]:
-        """Keeps the version loaded while a request uses it."""
-        self._leases += 1
-        self._unused.clear()
-        try:
-            yield self
-        finally:
-            self._leases -= 1
-            if not self._leases:
-                self._unused.set()
-
     async def run(self, call: ModelCall) -> dict[str, np.ndarray]:
         """Runs a checked call and returns the outputs it asks for.
 
@@ -77,12 +93,6 @@ class Servable:
         if self._batcher is not None and call.signature.name == DEFAULT_SIGNATURE and _has_rows(call.inputs):
             return await self._batcher.run(call.inputs, call.outputs)
         return await self._pool.run(partial(self._run, call.signature, call.inputs, call.outputs))
-
-    async def drain(self, seconds: float) -> int:
-        """Waits until no request uses the version any more, or for so long; returns how many still do."""
-        with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._unused.wait(), seconds)
-        return self._leases
 
     def close(self) -> None:
         """Frees the model. Requests that still use it fail as UNAVAILABLE: another version may answer."""

@@ -4,28 +4,48 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from serving.server.status import Code, RequestError, invalid_argument
 from serving.server.tensor_protos import TensorParsingError, dtype_name, to_array
 from xtr_tf.errors import InputError
-from xtr_tf.runtime import SavedModelSession, Signature, TensorSpec
+from xtr_tf.runtime import Signature, TensorSpec
 
 DEFAULT_SIGNATURE = "serving_default"
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelCall:
-    """A checked request: what to run, with which inputs, and which outputs to return."""
+    """A checked request.
+
+    Attributes:
+        signature: What to run.
+        inputs: By name.
+        outputs: Names of those to return.
+        deadline: Monotonic time until which the answer is of use, if the caller said.
+    """
 
     signature: Signature
     inputs: dict[str, np.ndarray]
     outputs: tuple[str, ...]
+    deadline: float | None = None
 
 
-def decode_request(request: Any, session: SavedModelSession, max_elements: int) -> ModelCall:
+class Signatures(Protocol):
+    """What takes requests by signature: a loaded model, or a collection of them."""
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]:
+        """By name."""
+
+    @property
+    def signature_defs(self) -> Mapping[str, Any]:
+        """The same as messages."""
+
+
+def decode_request(request: Any, session: Signatures, max_elements: int) -> ModelCall:
     """Reads a `PredictRequest` for a loaded model.
 
     Raises:

@@ -14,7 +14,8 @@ from serving.server.status import Code, State
 PATH = "/monitoring/prometheus/metrics"
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
-_SECONDS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 2.5, 5.0, 10.0, 30.0)
+#: Bounds of histograms of times.
+SECONDS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 2.5, 5.0, 10.0, 30.0)
 _LOAD_SECONDS = (0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _STATES = tuple(State.__members__)
@@ -39,7 +40,7 @@ class Metrics:
             "xtr_serving_request_seconds",
             "Time from a request's arrival to its answer.",
             ("api", "method", "model"),
-            buckets=_SECONDS,
+            buckets=SECONDS,
             registry=self.registry,
         )
         self._batches = Histogram(

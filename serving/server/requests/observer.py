@@ -37,7 +37,10 @@ _ACCEPTABLE_ID = re.compile(r"[\w.:/+=-]{1,128}", re.ASCII)
 
 @dataclasses.dataclass
 class RequestRecord:
-    """What is known of a request while it is served; who sent it is asked for only if it is logged."""
+    """What is known of a request while it is served; who sent it is asked for only if it is logged.
+
+    The deadline is a monotonic time, if the caller gave one.
+    """
 
     api: str
     method: str
@@ -47,6 +50,7 @@ class RequestRecord:
     version: int | None = None
     signature: str = ""
     rows: int = 0
+    deadline: float | None = None
     trace: TraceContext | None = None
 
 
@@ -136,6 +140,7 @@ class RequestObserver:
 
     def _write(self, record: RequestRecord, code: Code, message: str, seconds: float) -> None:
         known = {**vars(record), "peer": record.peer()}
+        del known["deadline"]
         if (trace := known.pop("trace")) is not None:
             known |= {
                 "trace_id": trace.trace_id,

@@ -6,6 +6,7 @@ other.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -155,7 +156,9 @@ class GrpcServer:
             metadata = dict(context.invocation_metadata() or ())
             given = metadata.get(REQUEST_ID_HEADER)
             trace = TraceContext.read(metadata.get(TRACEPARENT_HEADER))
+            left = context.time_remaining()
             record = RequestRecord("grpc", name, request_id_or_new(given), context.peer, trace=trace)
+            record.deadline = None if left is None else time.monotonic() + left
             trailers: tuple[tuple[str, str], ...] = ((REQUEST_ID_HEADER, record.request_id),)
             if trace is not None:
                 trailers = (*trailers, (TRACEPARENT_HEADER, trace.header))

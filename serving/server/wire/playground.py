@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 
 from serving.server.predictor import Predictor, Target
-from serving.server.requests.call import ModelCall, check_arrays
+from serving.server.requests.call import ModelCall, Signatures, check_arrays
 from serving.server.requests.observer import RequestRecord
 from serving.server.status import Code, RequestError, invalid_argument
 from serving.server.wire.http_server import HttpRequest, HttpResponse
 from serving.server.wire.json_tensors import parse_body
 from serving.server.wire.rest_api import Route
-from xtr_tf.runtime import SavedModelSession
 
 _SIGNATURE = "explain"
 # The page runs its own script and style, and talks only to this server.
@@ -67,7 +66,7 @@ class Playground:
         if not isinstance(model, str):
             raise invalid_argument("`model` must be a name.")
 
-        def decode(session: SavedModelSession, max_elements: int) -> ModelCall:
+        def decode(session: Signatures, max_elements: int) -> ModelCall:
             signature = session.signatures.get(_SIGNATURE)
             if signature is None or not inputs.keys() <= signature.inputs.keys():
                 raise RequestError(

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import json
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import unquote
@@ -15,7 +16,7 @@ from google.protobuf.json_format import MessageToDict
 from serving.server.predictor import Predictor, Target
 from serving.server.protos import model_pb2
 from serving.server.requests import metrics
-from serving.server.requests.call import DEFAULT_SIGNATURE, ModelCall, check_arrays
+from serving.server.requests.call import DEFAULT_SIGNATURE, ModelCall, Signatures, check_arrays
 from serving.server.requests.metrics import Metrics
 from serving.server.requests.observer import (
     REQUEST_ID_HEADER,
@@ -30,7 +31,6 @@ from serving.server.wire.credentials import Access
 from serving.server.wire.grpc_services import signature_def_map, status_response
 from serving.server.wire.http_server import HttpRequest, HttpResponse
 from serving.server.wire.json_tensors import decode_inputs, encode_outputs, parse_body
-from xtr_tf.runtime import SavedModelSession
 
 _MODEL = (
     r"(?i:/v1/models)/(?P<name>[^/:]+)(?:(?i:/versions)/(?P<version>\d+)|(?i:/labels)/(?P<label>[^/:]+))?"
@@ -93,6 +93,7 @@ class RestApi:
         method = request.method if request.method in ("GET", "POST") else "other"
         trace = TraceContext.read(request.headers.get(TRACEPARENT_HEADER))
         record = RequestRecord("rest", method, request_id, lambda: request.peer, trace=trace)
+        record.deadline = time.monotonic() + self._timeout
         try:
             with self._observer.observe(record) as place:
                 place.hold(len(request.body))
@@ -141,7 +142,7 @@ class RestApi:
         document = parse_body(request.body)
         row_format = False
 
-        def decode(session: SavedModelSession, max_elements: int) -> ModelCall:
+        def decode(session: Signatures, max_elements: int) -> ModelCall:
             nonlocal row_format
             name = document.get("signature_name") or DEFAULT_SIGNATURE
             signature = session.signatures.get(name)

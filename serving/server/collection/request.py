@@ -1,0 +1,178 @@
+"""The parameters of a search over partitions: their defaults, their ranges, and what a signature has of them.
+
+Names, ranges and sentences are those of a retriever's own signatures (`xtr_tf/retriever/request.py`). What
+partitions check themselves (`k_prime`, `leaves`, `languages`, `filter`) is left to them. Knows nothing of
+servers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from serving.merging import Scoring
+from serving.server.protos import types_pb2
+from serving.server.status import Code, RequestError, invalid_argument
+from serving.server.tensor_protos import fill_proto, to_array
+from xtr_tf.config.retrieval import IMPUTATIONS, MAX_TOP_K, TOKEN_WEIGHTS
+
+SIGNATURES = ("serving_default", "search", "explain")
+#: Said of a request by its callers, and of a server by `--partial`.
+PARTIAL = ("refuse", "allow")
+#: Parameters that partitions are asked with.
+OF_PARTITIONS = ("k_prime", "leaves", "languages", "filter")
+_PARAMETERS = (*OF_PARTITIONS, "top_k", "imputation", "constant", "token_weights", "min_score")
+_OUTPUTS = (
+    *("document_ids", "scores", "titles", "languages", "texts", "fields", "query_pieces", "retrieved"),
+    *("token_scores", "document_pieces", "starts", "limits", "weights"),
+)
+# Parameters that cannot be merged, and the value with which they change nothing.
+_NEUTRAL = {"rescore": 0, "alpha": 0}
+_MISSING = "missing_partitions"
+_FEW = 1 << 16
+
+
+def collection_signatures(definitions: Mapping[str, Any], partial: str) -> dict[str, Any]:
+    """The `SignatureDef`s of a collection, from those of its partitions' models.
+
+    Args:
+        definitions: Of a partition's model, by name.
+        partial: What the server does without a partition, unless a request says otherwise.
+
+    Raises:
+        RequestError: The models lack a signature, or their defaults ask for what cannot be merged.
+    """
+    needed = {*SIGNATURES, "encode_query", "search_vectors_tokens", "look_up"}
+    if lacking := sorted(needed - definitions.keys()):
+        raise RequestError(
+            Code.FAILED_PRECONDITION,
+            f"The models of the collection have no signature `{lacking[0]}`; export them again.",
+        )
+    for name, neutral in _NEUTRAL.items():
+        default = definitions["search"].defaults.get(name)
+        if default is not None and (to_array(default, _FEW) != neutral).any():
+            raise RequestError(
+                Code.FAILED_PRECONDITION,
+                f"The default of `{name}` must be {neutral} in a collection: it cannot be merged; export the "
+                "partitions with it.",
+            )
+    return {name: _of_collection(name, definitions[name], partial) for name in SIGNATURES}
+
+
+def _of_collection(name: str, definition: Any, partial: str) -> Any:
+    copied = type(definition)()
+    copied.CopyFrom(definition)
+    for inputs in (copied.inputs, copied.defaults):
+        for other in set(inputs) - {"query", *_PARAMETERS}:
+            del inputs[other]
+    for other in set(copied.outputs) - {*_OUTPUTS}:
+        del copied.outputs[other]
+    tensors = [copied.outputs[_MISSING]]
+    if name != "serving_default":
+        tensors.append(copied.inputs["partial"])
+        fill_proto(copied.defaults["partial"], np.array([partial.encode()], object))
+    for tensor in tensors:
+        tensor.name, tensor.dtype = "collection:0", types_pb2.DT_STRING
+        tensor.tensor_shape.dim.add(size=-1)
+    return copied
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchRequest:
+    """Some queries, and how each is to be answered.
+
+    Attributes:
+        queries: `[queries]` bytes.
+        parameters: By name, `[queries]` each.
+        takes_blank: Whether a query without text finds nothing, rather than being refused.
+    """
+
+    queries: np.ndarray
+    parameters: Mapping[str, np.ndarray]
+    takes_blank: bool
+
+    @classmethod
+    def read(
+        cls, signature: str, inputs: Mapping[str, np.ndarray], defaults: Mapping[str, np.ndarray]
+    ) -> SearchRequest:
+        """Checks a call.
+
+        Args:
+            signature: Its name.
+            inputs: Of the right types and shapes.
+            defaults: What is not given.
+
+        Raises:
+            RequestError: INVALID_ARGUMENT.
+        """
+        queries = inputs["query"]
+        given = {**defaults, **{name: array for name, array in inputs.items() if name != "query"}}
+        lengths = [len(values) for values in given.values()]
+        if not all(length == 1 or (length == len(queries) and length > 0) for length in lengths):
+            raise invalid_argument(
+                "Every parameter must have one value for each query, or one for all of them. "
+                f"Received: lengths {lengths}."
+            )
+        _check_ranges(given)
+        parameters = {name: np.broadcast_to(values, queries.shape) for name, values in given.items()}
+        return cls(queries, parameters, signature == "serving_default")
+
+    @property
+    def may_be_partial(self) -> bool:
+        """Whether an answer without some partitions is wanted rather than none."""
+        return bool((self.parameters["partial"] == b"allow").all())
+
+    @property
+    def columns(self) -> int:
+        """Documents of the query that wants most."""
+        return int(self.parameters["top_k"].max(initial=0))
+
+    def of_partitions(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """What partitions are asked with, for some of the queries."""
+        return {name: self.parameters[name][rows] for name in OF_PARTITIONS}
+
+    def scoring(self, row: int, idf: np.ndarray | None) -> Scoring:
+        """How a query is scored.
+
+        Args:
+            row: Which.
+            idf: `[tokens]`, what its tokens count for by how rare they are.
+        """
+        values = {name: array[row] for name, array in self.parameters.items()}
+        return Scoring(
+            int(values["k_prime"]),
+            int(values["top_k"]),
+            values["imputation"].decode(),
+            float(values["constant"]),
+            float(values["min_score"]),
+            idf if values["token_weights"] == b"idf" else None,
+        )
+
+
+def default_values(definition: Any, partial: str) -> dict[str, np.ndarray]:
+    """What a collection's signature does not have to be given, by name."""
+    values = {
+        name: to_array(tensor, _FEW) for name, tensor in definition.defaults.items() if name in _PARAMETERS
+    }
+    return {**values, "partial": np.array([partial.encode()], object)}
+
+
+def _check_ranges(given: Mapping[str, np.ndarray]) -> None:
+    top_k = given["top_k"]
+    if not ((top_k >= 1) & (top_k <= MAX_TOP_K)).all():
+        raise invalid_argument(f"`top_k` must be between 1 and {MAX_TOP_K}. Received: {top_k.tolist()}.")
+    for name in ("constant", "min_score"):
+        if not np.isfinite(given[name]).all():
+            raise invalid_argument(f"`{name}` must be a finite number. Received: {given[name].tolist()}.")
+    for name, allowed in (
+        ("imputation", IMPUTATIONS),
+        ("token_weights", TOKEN_WEIGHTS),
+        ("partial", PARTIAL),
+    ):
+        unknown = set(given[name].tolist()) - {choice.encode() for choice in allowed}
+        if unknown:
+            received = sorted(unknown)[0].decode(errors="replace")
+            raise invalid_argument(f"`{name}` must be one of {', '.join(allowed)}. Received: {received!r}.")

@@ -1,0 +1,286 @@
+"""Partitions on servers answer as one index does, for clients that know nothing of partitions."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import shutil
+import signal
+
+import numpy as np
+import pytest
+
+from serving.client import Client, ClientError, SearchOptions
+from serving.server.collection.addresses import Address
+from serving.server.collection.manager import CollectionManager, CollectionOptions
+from serving.server.requests.metrics import Metrics
+from serving.server.requests.observer import RequestLog
+from serving.server.requests.worker_pool import WorkerPool
+from serving.server.status import State
+from tests.support.numbers import rounding
+from xtr_tf.retriever.collection_file import read_collection
+from xtr_tf.runtime import SavedModelSession
+
+QUERIES = ["highest mountain on earth", "wie lang ist der Nil?", "東京", "the"]
+# Sums of 32 products, and then of 16 tokens.
+SCORED = rounding(32 + 16)
+OPTIONS = [
+    {},
+    {"k_prime": 1, "top_k": 10},
+    {"k_prime": 7, "top_k": 3, "imputation": "zero"},
+    {"k_prime": 50, "top_k": 20, "imputation": "constant", "constant": 0.2},
+    {"k_prime": 50, "top_k": 20, "imputation": "none"},
+    {"k_prime": 10**5 // 2, "top_k": 10},  # everything: f_ColBERT
+    {"k_prime": 100, "top_k": 10, "languages": "de,ja"},
+    {"k_prime": 100, "languages": "xx"},
+    {"k_prime": 50, "top_k": 10, "filter": "language!=de", "min_score": 0.1},
+    {"k_prime": 50, "top_k": 10, "token_weights": "idf"},
+    {"k_prime": 50, "top_k": 10, "token_weights": "idf", "imputation": "none"},
+]
+
+
+@pytest.fixture(scope="module")
+def whole(directories):
+    """The index that the partitions are parts of, in this process."""
+    from xtr_tf.config.retrieval import SearchDefaults
+    from xtr_tf.retriever.assembly import assemble_retriever
+    from xtr_tf.retriever.session import RetrieverSession
+
+    parts = (directories / name for name in ("encoder", "vectors", "exact"))
+    return RetrieverSession(assemble_retriever(*parts, SearchDefaults(100, 5)).retriever)
+
+
+def serve_partitions(start_server, base, folder, numbers, kept=1):
+    """A server with some partitions as the models `part0` and so on."""
+    file = folder / f"{'-'.join(map(str, numbers))}.config"
+    models = "".join(
+        f'config {{ name: "part{number}" base_path: "{base / f"partition-{number}"}" '
+        f'model_platform: "tensorflow" model_version_policy {{ latest {{ num_versions: {kept} }} }} }}'
+        for number in numbers
+    )
+    file.write_text(f"model_config_list {{ {models} }}")
+    return start_server("--model-config-file", file, "--prefer-tensor-content", "--poll-seconds", 0.1)
+
+
+@pytest.fixture(scope="module")
+def both(start_server, collection_base, tmp_path_factory):
+    with serve_partitions(start_server, collection_base, tmp_path_factory.mktemp("both"), (0, 1)) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def aggregator(start_server, collection_base, both):
+    with start_server(
+        *("--collection", collection_base / "collection.json", "--poll-seconds", 0.1),
+        *("--partition", f"0={both.target}/part0", "--partition", f"1={both.target}/part1"),
+    ) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def asked(aggregator):
+    with Client(aggregator.target, timeout=60) as client:
+        yield client
+
+
+def compare(expected, found):
+    """Documents whose scores are within rounding may change places."""
+    np.testing.assert_allclose(found["scores"], expected["scores"], rtol=0, atol=SCORED)
+    close = np.isclose(expected["scores"][:, 1:], expected["scores"][:, :-1], rtol=0, atol=2 * SCORED)
+    tied = np.pad(close, [[0, 0], [1, 0]]) | np.pad(close, [[0, 0], [0, 1]])
+    for name in expected.keys() - {"scores", "token_scores", "weights"}:
+        same = found[name] == expected[name]
+        if name != "query_pieces":
+            same |= tied.reshape(tied.shape + (1,) * (same.ndim - 2)) & np.isfinite(
+                expected["scores"].reshape(tied.shape + (1,) * (same.ndim - 2))
+            )
+        assert same.all(), name
+
+
+def arrays(prediction):
+    return {name: np.array(t.values, object).reshape(t.shape) for name, t in prediction.outputs.items()}
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_partitions_answer_as_one_index(asked, whole, options):
+    inputs = {"query": QUERIES, **{name: [value] * len(QUERIES) for name, value in options.items()}}
+    expected, found = whole.run("search", inputs), arrays(asked.predict("search", inputs))
+    found["scores"] = found["scores"].astype(np.float32)
+    assert found.pop("missing_partitions").tolist() == [b""] * len(QUERIES)
+    compare(expected, found)
+
+
+def test_queries_of_a_request_may_ask_for_different_things(asked, whole):
+    inputs = {"query": QUERIES[:2], "k_prime": [9, 60], "top_k": [2, 4], "languages": ["de", ""]}
+    found = arrays(asked.predict("search", inputs))
+    found["scores"] = found["scores"].astype(np.float32)
+    del found["missing_partitions"]
+    compare(whole.run("search", inputs), found)
+
+
+def test_explanations_are_those_of_one_index(asked, whole):
+    for options in ({}, {"k_prime": [40] * 4, "token_weights": ["idf"] * 4}):
+        inputs = {"query": QUERIES, **options}
+        expected, found = whole.run("explain", inputs), arrays(asked.predict("explain", inputs))
+        for name, size in (("scores", 1), ("token_scores", 1), ("weights", expected["weights"].max())):
+            found[name] = found[name].astype(np.float32)
+            np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=SCORED * size)
+        del found["missing_partitions"]
+        compare(expected, found)
+
+
+def test_serving_default_finds_nothing_for_a_blank_query(asked, whole):
+    expected = whole.run("serving_default", {"query": ["nile", " ", "東京"]})
+    found = arrays(asked.predict("serving_default", {"query": ["nile", " ", "東京"]}))
+    np.testing.assert_allclose(found["scores"].astype(float), expected["scores"], rtol=0, atol=SCORED)
+    assert found["document_ids"].tolist() == expected["document_ids"].tolist()
+
+
+def test_rest_speaks_the_same(aggregator, asked):
+    status, answer = aggregator.rest("/v1/models/default:predict", {"instances": ["nile"]})
+    assert status == 200
+    found = asked.search("nile", SearchOptions(top_k=5)).documents
+    assert answer["predictions"][0]["document_ids"] == [hit.id for hit in found]
+    _, metadata = aggregator.rest("/v1/models/default/metadata")
+    signatures = metadata["metadata"]["signature_def"]["signature_def"]
+    assert signatures.keys() == {"serving_default", "search", "explain"}
+    assert "rescore" not in signatures["search"]["inputs"]
+    _, states = aggregator.rest("/v1/models/default")
+    assert [(s["version"], s["state"]) for s in states["model_version_status"]] == [("1", "AVAILABLE")]
+    _, metrics = aggregator.rest("/monitoring/prometheus/metrics")
+    assert 'xtr_serving_partition_calls_total{code="OK",partition="1"}' in metrics
+    assert 'xtr_serving_partition_replicas{partition="0"} 1.0' in metrics
+
+
+@pytest.mark.parametrize(
+    ("inputs", "sentence"),
+    [
+        ({"query": [" "]}, "Every query must contain text"),
+        ({"query": ["a"], "k_prime": [0]}, "`k_prime` must be at least 1"),
+        ({"query": ["a"], "top_k": [0]}, "`top_k` must be between 1 and 10000. Received: \\[0\\]"),
+        ({"query": ["a"], "imputation": ["mean"]}, "`imputation` must be one of .* Received: 'mean'"),
+        ({"query": ["a"], "token_weights": ["tf"]}, "`token_weights` must be one of none, idf"),
+        ({"query": ["a"], "partial": ["maybe"]}, "`partial` must be one of refuse, allow"),
+        ({"query": ["a"], "rescore": [20]}, "Inputs contains invalid name"),
+        ({"query": ["a"], "filter": ["colour=red"]}, "colour"),
+        ({"query": ["a", "b"], "top_k": [1, 2, 3]}, "one value for each query"),
+    ],
+)
+def test_bad_requests_are_one_sentence(asked, inputs, sentence):
+    with pytest.raises(ClientError, match=f"INVALID_ARGUMENT: .*{sentence}"):
+        asked.predict("search", inputs)
+
+
+def test_a_server_that_dies(start_server, collection_base, both, whole, tmp_path):
+    """A second server answers for it; without one the answer is refused, or says what is missing."""
+    expected = whole.run("serving_default", {"query": QUERIES})
+    serve = ("--collection", collection_base / "collection.json", "--poll-seconds", 0.1)
+    zero = f"0={both.target}/part0"
+    with serve_partitions(start_server, collection_base, tmp_path, (1,)) as dying:
+        alone, second = f"1={dying.target}/part1", f"1={dying.target}/part1,{both.target}/part1"
+        with (
+            start_server(*serve, "--partition", zero, "--partition", alone) as single,
+            start_server(*serve, "--partition", zero, "--partition", second) as replicated,
+            Client(single.target, timeout=20, attempts=1) as of_single,
+            Client(replicated.target, timeout=20, attempts=1) as of_replicated,
+        ):
+            for client in (of_single, of_replicated):
+                found = arrays(client.predict("serving_default", {"query": QUERIES}))
+                assert found["document_ids"].tolist() == expected["document_ids"].tolist()
+            dying.process.send_signal(signal.SIGKILL)
+            dying.process.wait()
+            for _ in range(5):
+                found = arrays(of_replicated.predict("serving_default", {"query": QUERIES}))
+                assert found["document_ids"].tolist() == expected["document_ids"].tolist()
+            with pytest.raises(ClientError, match="UNAVAILABLE: Partition 1 did not answer"):
+                of_single.predict("search", {"query": QUERIES[:1]})
+            partial = of_single.predict("search", {"query": QUERIES[:1], "partial": ["allow"]})
+            assert partial.outputs["missing_partitions"].values == [b"1"]
+            entry = read_collection(collection_base / "collection.json").partitions[0]
+            with SavedModelSession(collection_base / entry.path / "1") as first:
+                own = first.run("search", {"query": QUERIES[:1]})
+            assert list(partial.outputs["document_ids"].values) == own["document_ids"][0].tolist()
+            _, metrics = single.rest("/monitoring/prometheus/metrics")
+            assert 'xtr_serving_partition_missing_total{partition="1"} 1.0' in metrics
+
+
+async def managed(options, steps):
+    """Runs steps with a manager of a collection."""
+    pool, log, changes = WorkerPool(1), RequestLog(), []
+    manager = CollectionManager(options, pool, Metrics(), log, lambda: changes.append(1), 5.0)
+    try:
+        await manager.refresh()
+        return await steps(manager)
+    finally:
+        await manager.close()
+        pool.close()
+        log.close()
+
+
+def states(manager):
+    return {version.number: version.state for version in manager.states("default")}
+
+
+def test_servers_that_hold_something_else_are_refused_by_name(collection_base, both):
+    async def look(manager):
+        [version] = manager.states("default")
+        return version.state, version.error.message
+
+    file = collection_base / "collection.json"
+    addresses = tuple((Address(both.target, f"part{number}"),) for number in (1, 0))
+    state, reason = asyncio.run(managed(CollectionOptions(file, addresses), look))
+    assert state == State.LOADING
+    for number, model in ((0, "part1"), (1, "part0")):
+        assert f"partition {number}: {both.target}/{model} holds another partition than the" in reason
+    dead = ((Address(both.target, "part0"),), (Address("127.0.0.1:1"),))
+    _, reason = asyncio.run(managed(CollectionOptions(file, dead), look))
+    assert reason == "partition 1: 127.0.0.1:1 does not answer"
+
+
+def test_a_version_moves_in_when_all_partitions_have_it(start_server, collection_base, tmp_path):
+    base = tmp_path / "collection"
+    shutil.copytree(collection_base, base)
+    first = read_collection(base / "collection.json")
+
+    async def promote(manager):
+        async def until(condition, *, seconds=60):
+            for _ in range(int(seconds / 0.1)):
+                await manager.refresh()
+                if condition():
+                    return
+                await asyncio.sleep(0.1)
+            pytest.fail(f"{states(manager)}, {manager.states('default')[-1].error}")
+
+        assert states(manager) == {1: State.AVAILABLE}
+        # One partition is there, and then a broken one: the old version goes on, and says why.
+        shutil.copytree(base / "partition-0" / "1", base / "partition-0" / "2")
+        entries = tuple(dataclasses.replace(entry, version=2) for entry in first.partitions)
+        dataclasses.replace(first, version=2, partitions=entries).write(base)
+        await until(lambda: "has versions [1]" in _reason(manager))
+        assert states(manager) == {1: State.AVAILABLE, 2: State.LOADING}
+        broken = base / "partition-1" / "2"
+        broken.mkdir()
+        (broken / "saved_model.pb").write_bytes(b"broken")
+        await until(lambda: "part1 is loading it: " in _reason(manager))
+        assert states(manager)[1] == State.AVAILABLE
+        shutil.rmtree(broken)
+        with manager.lease("default") as old:
+            assert old.version == 1
+            shutil.copytree(base / "partition-1" / "1", broken)
+            await until(lambda: states(manager)[2] == State.AVAILABLE)
+            with manager.lease("default") as new:
+                assert new.version == 2
+            assert states(manager)[1] == State.UNLOADING
+        await until(lambda: states(manager)[1] == State.END)
+        # A rollback is the file of before.
+        shutil.copy(base / "collections" / "1.json", base / "collection.json")
+        await until(lambda: states(manager)[1] == State.AVAILABLE)
+
+    with serve_partitions(start_server, base, tmp_path, (0, 1), kept=2) as server:
+        addresses = tuple((Address(server.target, f"part{number}"),) for number in (0, 1))
+        asyncio.run(managed(CollectionOptions(base / "collection.json", addresses), promote))
+
+
+def _reason(manager):
+    error = manager.states("default")[-1].error
+    return error.message if error else ""
