@@ -191,8 +191,9 @@ class PipelineConfig:
         model_name: What requests call the model.
         warm_start: What training starts from: `configured` (`run.training.initial_encoder`, or
             random weights without it), or `latest`, the latest blessed model where there is one.
-        beam_args: Options of Beam as on a command line; with `--runner=DataflowRunner` the corpus
-            is encoded by its workers, too.
+        beam_args: Options of Beam as on a command line. With a runner among them, such as
+            `--runner=DataflowRunner`, its workers encode the corpus, too, and index it where they see the
+            pipeline's root as this machine does.
         training_data: Judged queries.
         corpus: Documents.
         run: Tokenizer, encoder, loss and training, as for `xtr-tf train`; where the data come from

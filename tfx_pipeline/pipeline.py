@@ -111,6 +111,7 @@ def create_pipeline(
         vectors=vectors.outputs["vectors"],
         settings=settings_to_json(config.index),
         work=config.work_folder,
+        beam_args=config.beam_args,
         update=refreshes,
     )
     exporter = RetrieverExporter(

@@ -50,13 +50,14 @@ class Stage:
         CorpusEncoderExecutor().Do(inputs, {"vectors": [vectors]}, parameters)
         return vectors
 
-    def index(self, vectors: Any, update: bool = False) -> Any:
+    def index(self, vectors: Any, update: bool = False, beam_args: str = "[]") -> Any:
         self.count += 1
         index = new_artifact(TokenIndexArtifact, self.folder / f"index-{self.count}")
         parameters = {
             "settings": settings_to_json(IndexConfig(num_leaves=16)),
             "update": int(update),
             "work": str(self.folder / "work"),
+            "beam_args": beam_args,
         }
         IndexBuilderExecutor().Do({"vectors": [vectors]}, {"index": [index]}, parameters)
         return index
@@ -122,6 +123,14 @@ def test_an_index_whose_corpus_doubled_is_built_anew(stage: Stage) -> None:
     index = stage.index(stage.encode(stage.documents, keep_order=True), update=True)
     assert "times the tokens" in index.get_string_custom_property("built_anew")
     assert index.get_int_custom_property("refreshes") == 0
+
+
+def test_a_named_runner_builds_the_same_index(stage: Stage) -> None:
+    vectors = stage.encode(stage.documents)
+    assert len(TokenVectors.open(vectors.uri).shards) > 1
+    alone, together = stage.index(vectors), stage.index(vectors, beam_args='["--runner=DirectRunner"]')
+    built, expected = TokenIndex.open(together.uri), TokenIndex.open(alone.uri)
+    assert built.manifest.files == expected.manifest.files
 
 
 def test_without_an_earlier_index_a_refresh_builds_one(stage: Stage) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import re
 from collections.abc import Iterator
@@ -161,12 +162,21 @@ def test_beam_knows_every_option(config: PipelineConfig) -> None:
         "region": "europe-west4",
         "temp_location": "gs://my-bucket/pipeline/dataflow",
         "sdk_container_image": IMAGE,
-        "experiments": ["use_runner_v2"],
+        "experiments": ["use_runner_v2", "no_use_multiple_sdk_containers"],
         "machine_type": "n1-standard-8",
         "max_num_workers": 100,
         "disk_size_gb": 100,
         "service_account_email": "pipeline@my-project.iam.gserviceaccount.com",
     }
+
+
+def test_the_users_own_options_win(config: PipelineConfig) -> None:
+    from tfx_pipeline.runners.vertex import dataflow_options
+
+    own = ("--max_num_workers=7", "--experiments=shuffle_mode=service", "--direct_num_workers=1")
+    options = dataflow_options(dataclasses.replace(config, beam_args=own))
+    assert [option for option in options if "num_workers" in option] == ["--max_num_workers=7"]
+    assert len([option for option in options if option.startswith("--experiments=")]) == 3
 
 
 def test_thresholds_arrive(job: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionP
 from tfx.utils import io_utils
 
 from tfx_pipeline.artifacts import TokenVectorsArtifact, encoder_folder
-from tfx_pipeline.components.executor import Artifacts, SingleArtifacts
+from tfx_pipeline.components.executor import Artifacts, SingleArtifacts, names_runner
 from tfx_pipeline.config import is_remote, settings_from_json
 from tfx_pipeline.storage import WorkArea, key_of, local_input, local_output
 from xtr_tf.config.retrieval import EncodingConfig
@@ -144,7 +144,7 @@ def _link_examples(corpus: Artifact, folder: Path) -> None:
 def _runner(properties: dict[str, Any], reuses: bool) -> Runner:
     """Beam's workers where a runner is named; what is left after reuse is little, and done here."""
     beam_args = json.loads(properties["beam_args"])
-    if reuses or not any(argument.startswith("--runner=") for argument in beam_args):
+    if reuses or not names_runner(beam_args):
         return run_locally
     from xtr_tf.vectors.beam import BeamRunner
     from xtr_tf.vectors.staged import StagedRunner

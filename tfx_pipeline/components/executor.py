@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfx.types import Artifact, artifact_utils
@@ -35,6 +35,11 @@ class SingleArtifacts(abc.ABC):
             outputs: By channel, to be filled.
             properties: The component's parameters.
         """
+
+
+def names_runner(beam_args: Sequence[str]) -> bool:
+    """Whether options of Beam say who is to work; without, this process does."""
+    return any(argument.startswith("--runner=") for argument in beam_args)
 
 
 def _single(channels: Mapping[str, list[Artifact]]) -> Artifacts:

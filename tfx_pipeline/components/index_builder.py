@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,14 @@ from tfx.types import BaseChannel, Channel
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 
 from tfx_pipeline.artifacts import TokenIndexArtifact, TokenVectorsArtifact
-from tfx_pipeline.components.executor import Artifacts, SingleArtifacts
-from tfx_pipeline.config import settings_from_json
+from tfx_pipeline.components.executor import Artifacts, SingleArtifacts, names_runner
+from tfx_pipeline.config import is_remote, settings_from_json
 from tfx_pipeline.storage import WorkArea, key_of, local_input, local_output
 from xtr_tf.config.retrieval import IndexConfig
 from xtr_tf.errors import InputError
 from xtr_tf.index.build import build_index
 from xtr_tf.index.folder import TokenIndex
+from xtr_tf.index.parts import build_in_parts
 from xtr_tf.index.quantizer import trained_quantizer
 from xtr_tf.index.update import TrainingState, advice, check_belongs, drift, update_index
 from xtr_tf.vectors.store import TokenVectors
@@ -36,6 +38,7 @@ class IndexBuilderSpec(ComponentSpec):
         "settings": ExecutionParameter(type=str),
         "update": ExecutionParameter(type=int),
         "work": ExecutionParameter(type=str),
+        "beam_args": ExecutionParameter(type=str),
     }
 
 
@@ -59,7 +62,8 @@ class IndexBuilderExecutor(SingleArtifacts, base_executor.BaseExecutor):
                 last = TokenIndex.open(stack.enter_context(local_input(latest["index"])))
                 base = TokenVectors.open(stack.enter_context(local_input(latest["vectors"])))
                 reason = update_if_suited(last, base, source, out)
-            built = build_index(source, out, config) if reason else TokenIndex.open(out)
+            shared = not (is_remote(vectors.uri) or is_remote(index.uri))
+            built = _build(source, out, config, properties, shared) if reason else TokenIndex.open(out)
             refreshes = TrainingState.read(built).refreshes
         area.remember(KIND, origin, {"index": index.uri, "vectors": vectors.uri})
         index.set_int_custom_property("tokens", built.num_tokens)
@@ -79,6 +83,8 @@ class IndexBuilder(base_component.BaseComponent):
         vectors: Token vectors.
         settings: `IndexConfig` as JSON.
         work: The pipeline's work area.
+        beam_args: Options of Beam; a runner among them builds the index, shard by shard, if artifacts lie in
+            a file system that its workers see, too. Otherwise this process does.
         update: Whether to keep leaves and codes of the last index for documents that stayed. An index
             whose leaves no longer suit the corpus is built again all the same.
     """
@@ -86,16 +92,36 @@ class IndexBuilder(base_component.BaseComponent):
     SPEC_CLASS = IndexBuilderSpec
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(IndexBuilderExecutor)
 
-    def __init__(self, vectors: BaseChannel, settings: str, work: str, update: bool = False) -> None:
+    def __init__(
+        self,
+        vectors: BaseChannel,
+        settings: str,
+        work: str,
+        beam_args: tuple[str, ...] = (),
+        update: bool = False,
+    ) -> None:
         super().__init__(
             IndexBuilderSpec(
                 vectors=vectors,
                 settings=settings,
                 update=int(update),
                 work=work,
+                beam_args=json.dumps(beam_args),
                 index=Channel(type=TokenIndexArtifact),
             )
         )
+
+
+def _build(
+    source: TokenVectors, out: Path, config: IndexConfig, properties: dict[str, Any], shared: bool
+) -> TokenIndex:
+    """Builds with Beam's workers where a runner is named and they see the files: the same index."""
+    beam_args = json.loads(properties["beam_args"])
+    if not (shared and names_runner(beam_args)):
+        return build_index(source, out, config)
+    from xtr_tf.vectors.beam import BeamRunner
+
+    return build_in_parts(source.directory, out, config, BeamRunner(beam_args))
 
 
 def update_if_suited(last: TokenIndex, base: TokenVectors, source: TokenVectors, out: Path) -> str:

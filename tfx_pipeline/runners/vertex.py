@@ -62,7 +62,7 @@ def compile_for_vertex(config: PipelineConfig, dag: Dag = "full") -> dict[str, A
 
 
 def dataflow_options(config: PipelineConfig) -> tuple[str, ...]:
-    """Beam's options, as on a command line."""
+    """Beam's options, as on a command line: those of the machines, and the user's own, which win."""
     vertex, dataflow = config.vertex, config.vertex.dataflow
     options = [
         "--runner=DataflowRunner",
@@ -72,6 +72,8 @@ def dataflow_options(config: PipelineConfig) -> tuple[str, ...]:
         # Workers run the pipeline's own image: nothing is installed, or left out, when they start.
         f"--sdk_container_image={vertex.image}",
         "--experiments=use_runner_v2",
+        # One process with TensorFlow in it per machine, which uses all of its cores.
+        "--experiments=no_use_multiple_sdk_containers",
         f"--worker_machine_type={dataflow.machine}",
         f"--max_num_workers={dataflow.max_workers}",
         f"--disk_size_gb={dataflow.disk_gb}",
@@ -80,7 +82,14 @@ def dataflow_options(config: PipelineConfig) -> tuple[str, ...]:
         options.append(f"--service_account_email={vertex.service_account}")
     if dataflow.subnetwork:
         options += [f"--subnetwork={dataflow.subnetwork}", "--no_use_public_ips"]
-    return tuple(options)
+    given = [option for option in config.beam_args if not option.startswith("--direct_")]
+    # Experiments add up, every other option has one value.
+    replaced = {_name(option) for option in given} - {"--experiments"}
+    return (*(option for option in options if _name(option) not in replaced), *given)
+
+
+def _name(option: str) -> str:
+    return option.partition("=")[0]
 
 
 def _trainer(*, vertex: VertexConfig, custom_config: dict[str, Any], **given: Any) -> cloud_trainer.Trainer:
