@@ -92,19 +92,31 @@ class WorkArea:
         self._folder = folder
 
     @contextmanager
-    def unfinished(self, kind: str, key: str) -> Iterator[Path]:
+    def unfinished(self, kind: str, key: str, reader: str = "") -> Iterator[Path]:
         """Gives the folder of a piece of work, with what an earlier run left there.
 
         It is removed when the block ends well, and stays if it does not. The path is the same on
         every machine; a remote area is mirrored there.
+
+        Args:
+            kind: What is done.
+            key: What it is made from.
+            reader: Name of a process that works with the one that writes, and itself changes nothing here:
+                it sees the same folder, or a copy of a remote one as it was.
         """
         place = posixpath.join(self._folder, kind, key)
         if not is_remote(self._folder):
             Path(place).mkdir(parents=True, exist_ok=True)
             yield Path(place)
-            shutil.rmtree(place)
+            if not reader:
+                shutil.rmtree(place)
             return
-        local = Path(tempfile.gettempdir(), "xtr-tf-work", kind, key)
+        local = Path(tempfile.gettempdir(), "xtr-tf-work", reader, kind, key)
+        if reader:
+            _fetch(place, local)
+            yield local
+            shutil.rmtree(local)
+            return
         with mirrored(local, place):
             yield local
         shutil.rmtree(local)
@@ -147,10 +159,7 @@ def mirrored(local: Path, remote: str, seconds: float = _SECONDS_BETWEEN_LOOKS) 
         remote: Where it is kept.
         seconds: Between two looks at what changed.
     """
-    shutil.rmtree(local, ignore_errors=True)
-    local.mkdir(parents=True)
-    if tf.io.gfile.isdir(remote):
-        _copy(remote, str(local))
+    _fetch(remote, local)
     sent = _state(local)
     ended = threading.Event()
 
@@ -170,6 +179,13 @@ def mirrored(local: Path, remote: str, seconds: float = _SECONDS_BETWEEN_LOOKS) 
         ended.set()
         thread.join()
         _send(local, remote, sent)
+
+
+def _fetch(remote: str, local: Path) -> None:
+    shutil.rmtree(local, ignore_errors=True)
+    local.mkdir(parents=True)
+    if tf.io.gfile.isdir(remote):
+        _copy(remote, str(local))
 
 
 def _state(local: Path) -> dict[str, tuple[int, int]]:

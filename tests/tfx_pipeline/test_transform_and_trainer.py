@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import types
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import tensorflow_transform as tft
 import tensorflow_transform.beam as tft_beam
 from small_atlas import copy_vocabulary
 
+from tests.support.workers import exit_codes, logs, started_workers, wait_for
 from tfx_pipeline.components.trainer import run_fn
 from tfx_pipeline.components.transform import preprocessing_fn
 from xtr_tf.collections.bad_records import BadRecords
@@ -68,11 +70,12 @@ def folder(tiny_corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (transformed, _), _ = (rows, metadata) | tft_beam.AnalyzeAndTransformDataset(
             lambda inputs: preprocessing_fn(inputs, {"tokenizer": tokenizer, "initial_encoder": ""})
         )
-    (folder / "Split-train").mkdir()
     by_id = {row["id"]: row for row in transformed}
-    with tf.io.TFRecordWriter(str(folder / "Split-train" / "part-0.gz"), "GZIP") as writer:
-        for index in range(len(source)):
-            writer.write(_example(by_id[source[index].id.encode()]))
+    for split, numbers in (("train", range(len(source))), ("eval", range(8, len(source)))):
+        (folder / f"Split-{split}").mkdir()
+        with tf.io.TFRecordWriter(str(folder / f"Split-{split}" / "part-0.gz"), "GZIP") as writer:
+            for index in numbers:
+                writer.write(_example(by_id[source[index].id.encode()]))
     return folder
 
 
@@ -159,6 +162,57 @@ def test_training_gives_an_encoder_and_a_record(folder: Path, tiny_corpus, tmp_p
     assert not any((tmp_path / "work" / "training").iterdir())
 
 
+# What TFX does in each worker's container: its own executor, with the artifacts of one execution.
+TRAINER = """
+import json, sys
+from tfx.components.trainer.executor import GenericExecutor
+from tfx.types import artifact_utils, standard_artifacts
+
+given = json.load(open(sys.argv[1]))
+kinds = {"examples": "Examples", "model": "Model", "model_run": "ModelRun"}
+artifacts = {name: getattr(standard_artifacts, kind)() for name, kind in kinds.items()}
+for name, artifact in artifacts.items():
+    artifact.uri = given[name]
+artifacts["examples"].split_names = artifact_utils.encode_split_names(["train", "eval"])
+outputs = {name: [artifacts[name]] for name in ("model", "model_run")}
+GenericExecutor().Do({"examples": [artifacts["examples"]]}, outputs, given["properties"])
+"""
+
+
+@pytest.mark.slow
+def test_two_workers_train_publish_once_and_survive_a_kill(folder: Path, tiny_corpus, tmp_path: Path) -> None:
+    """TFX's own executor in two processes; when one is killed the other ends, too, and both can go on."""
+
+    def command(steps: int) -> list[str]:
+        call = arguments(folder, tiny_corpus, tmp_path, steps=steps)
+        properties = {"train_args": "{}", "eval_args": "{}", "run_fn": f"{run_fn.__module__}.run_fn"}
+        given = {
+            "examples": str(folder),
+            "model": str(tmp_path / "model"),
+            "model_run": call.model_run_dir,
+            "properties": {**properties, "custom_config": json.dumps(call.custom_config)},
+        }
+        (tmp_path / "given.json").write_text(json.dumps(given))
+        return [sys.executable, "-c", TRAINER, str(tmp_path / "given.json")]
+
+    def reached() -> int:
+        saved = tmp_path.glob("work/training/*/run/checkpoints/step_*/checkpoint.json")
+        return max((int(path.parent.name.removeprefix("step_")) for path in saved), default=0)
+
+    with started_workers(command(steps=100_000), tmp_path) as workers:
+        wait_for(reached, workers)
+        workers[1].kill()
+        assert all(exit_codes(workers))
+    assert not (tmp_path / "model").exists()
+    before = reached()
+    with started_workers(command(steps=before + 2), tmp_path) as workers:
+        assert exit_codes(workers) == [0, 0], logs(tmp_path)
+    assert f"continues after step {before} of {before + 2}" in logs(tmp_path)[0]
+    load_encoder(tmp_path / "model" / "Format-Serving")
+    assert (tmp_path / "run" / "checkpoints" / f"step_{before + 2:09d}").is_dir()
+    assert not any((tmp_path / "work" / "training").iterdir())
+
+
 @pytest.mark.slow
 def test_training_that_was_stopped_goes_on(
     folder: Path, tiny_corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -193,7 +247,7 @@ def test_training_that_was_stopped_goes_on(
 def test_what_was_fetched_is_not_sent_back(
     folder: Path, tiny_corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(config: RunConfig) -> None:
+    def stop(config: RunConfig, **_: Any) -> None:
         output = Path(config.training.output)
         output.mkdir()
         (output / "checkpoint").touch()

@@ -1,65 +1,42 @@
-"""Two processes on this machine train one model."""
+"""Two processes on this machine train one model, and stop together whichever of them is told to."""
 
 from __future__ import annotations
 
-import json
-import os
-import socket
-import subprocess
+import re
+import signal
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
-from xtr_tf.config.loading import to_mapping
+from tests.support.workers import exit_codes, logs, started_workers, wait_for
+from xtr_tf.config.loading import from_mapping, to_mapping
+from xtr_tf.config.training import RunConfig
 from xtr_tf.model.folder import load_encoder
 from xtr_tf.training.train import train
 
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("localhost", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+pytestmark = pytest.mark.slow
 
 
-@pytest.mark.slow
+def train_command(settings: dict, folder: Path) -> list[str]:
+    file = folder / "run.yaml"
+    file.write_text(yaml.safe_dump(settings))
+    return [sys.executable, "-c", "from xtr_tf.cli import main; main()", "train", str(file)]
+
+
 def test_two_processes_train_what_one_does(tiny_run, tmp_path):
     """After two steps the weights are those of one process with the same global batch."""
     config = tiny_run("two", steps=2, distribution="multi_worker")
-    file = tmp_path / "run.yaml"
     settings = to_mapping(config)
     settings["encoder"]["dropout"] = 0.0
-    file.write_text(yaml.safe_dump(settings))
-    cluster = {"worker": [f"localhost:{port}" for port in free_ports(2)]}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", "from xtr_tf.cli import main; main()", "train", str(file)],
-            env={
-                **os.environ,
-                "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}),
-            },
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for index in range(2)
-    ]
-    try:
-        errors = [process.communicate(timeout=400)[1] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0, 0], errors
-    assert "step 2/2" in errors[0]
-    assert "step 2/2" not in errors[1]
-
-    from xtr_tf.config.loading import from_mapping
-    from xtr_tf.config.training import RunConfig
+    with started_workers(train_command(settings, tmp_path), tmp_path) as workers:
+        assert exit_codes(workers) == [0, 0], logs(tmp_path)
+    chief, other = logs(tmp_path)
+    assert "step 2/2" in chief
+    assert "step 2/2" not in other
 
     settings["training"] |= {"distribution": "single", "output": str(tmp_path / "one")}
     alone = train(from_mapping(RunConfig, settings))
@@ -67,3 +44,28 @@ def test_two_processes_train_what_one_does(tiny_run, tmp_path):
     theirs = load_encoder(alone)[0].get_canonical_weights()
     for name, weight in ours.items():
         np.testing.assert_allclose(weight, theirs[name], atol=2e-4, err_msg=name)
+
+
+def test_all_processes_stop_at_one_step_whichever_is_signalled(tiny_run, tmp_path):
+    """The other, the chief, then both at different steps; each time one checkpoint, and the run goes on."""
+    config = tiny_run(
+        "two", steps=100_000, log_every=1, checkpoint_every=100_000, distribution="multi_worker"
+    )
+    checkpoints = Path(config.training.output) / "checkpoints"
+    command = train_command(to_mapping(config), tmp_path)
+    reached = 0
+    for signalled in ([1], [0], [1, 0]):
+        with started_workers(command, tmp_path) as workers:
+            shown = f"step {reached + 3}/"
+            wait_for(lambda shown=shown: shown in logs(tmp_path)[0], workers)
+            for index in signalled:
+                workers[index].send_signal(signal.SIGTERM)
+                time.sleep(0.05)
+            assert exit_codes(workers) == [143, 143], logs(tmp_path)
+        (first,), (second,) = (re.findall(r"stopped at step (\d+)", log) for log in logs(tmp_path))
+        assert first == second
+        assert max(path.name for path in checkpoints.glob("step_*")) == f"step_{int(first):09d}"
+        if reached:
+            assert f"continues after step {reached} of" in logs(tmp_path)[0]
+        assert int(first) > reached
+        reached = int(first)

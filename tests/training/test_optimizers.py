@@ -104,8 +104,7 @@ def test_the_norm_and_scale_of_sparse_and_dense_gradients():
 
 
 def rate(config: TrainingConfig, step: int) -> float:
-    schedule = make_schedule(config)
-    return float(schedule(step)) if callable(schedule) else schedule
+    return float(make_schedule(config)(step))
 
 
 def test_the_learning_rate_rises_and_then_stays_or_falls():

@@ -243,16 +243,46 @@ def test_the_best_on_the_development_set_is_what_is_left(tiny_run, repository, m
     assert any(name.endswith("/en/MRR@10") for name in by_language)
 
 
-def test_a_loss_that_is_not_a_number_stops_the_run_and_names_the_examples(tiny_run):
-    config = tiny_run(learning_rate=1e38, warmup_steps=0, checkpoint_every=1, steps=5)
-    with pytest.raises(InputError, match=r"loss of step \d is not a number.*failed_batch"):
-        train(config)
-    failed = json.loads((Path(config.training.output) / "failed_batch.json").read_text())
-    assert failed["step"] in (2, 3)
+def test_a_run_that_broke_down_continues_as_its_message_says(tiny_run):
+    """The checkpoint is from before the damage, and a smaller rate may take the place of the larger one."""
+    broken = tiny_run(learning_rate=1e38, warmup_steps=0, checkpoint_every=1, steps=4)
+    output = Path(broken.training.output)
+    with pytest.raises(
+        InputError, match=r"weights after step 1 is not finite.*failed_batch.*it begins again"
+    ):
+        train(broken)
+    assert not list(output.glob("checkpoints/step_*"))
+
+    train(tiny_run(learning_rate=1e-2, warmup_steps=0, checkpoint_every=1, steps=2))
+    with pytest.raises(InputError, match=r"after step 3 is not finite.*it continues after step 2") as error:
+        train(broken)
+    failed = json.loads((output / "failed_batch.json").read_text())
+    assert failed["step"] == 3
     assert len(failed["examples"]) == 8
     assert all("atlas: " in name for name in failed["examples"])
-    saved = [int(p.name[5:]) for p in (Path(config.training.output) / "checkpoints").glob("step_*")]
-    assert max(saved) == failed["step"] - 1
+    assert str(output / "failed_batch.json") in str(error.value)
+    assert max(path.name for path in output.glob("checkpoints/step_*")) == "step_000000002"
+
+    directory = train(tiny_run(learning_rate=1e-3, gradient_clip=1.0, warmup_steps=0, steps=4))
+    assert all(np.isfinite(weight).all() for weight in weights(directory).values())
+    assert max(path.name for path in output.glob("checkpoints/step_*")) == "step_000000004"
+
+
+@pytest.mark.parametrize("spoiled", ["loss", "gradient_norm"])
+def test_a_step_that_is_not_finite_is_not_saved(tiny_run, monkeypatch, spoiled):
+    import xtr_tf.training.train as module
+
+    run_steps = module.TrainingStep._run_steps
+
+    def spoil(self, iterator, count):
+        metrics = run_steps(self, iterator, count)
+        return metrics | {spoiled: metrics[spoiled] + float("nan")}
+
+    monkeypatch.setattr(module.TrainingStep, "_run_steps", spoil)
+    config = tiny_run(steps=2, checkpoint_every=1)
+    with pytest.raises(InputError, match=r"The (loss|gradient) of step 1 is not finite"):
+        train(config)
+    assert not list(Path(config.training.output).glob("checkpoints/step_*"))
 
 
 def test_another_configuration_does_not_continue_a_run(tiny_run, uninterrupted):

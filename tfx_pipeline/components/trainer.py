@@ -23,7 +23,9 @@ from xtr_tf.config.model import TokenizerSettings
 from xtr_tf.config.training import RunConfig, SourceConfig
 from xtr_tf.errors import InputError
 from xtr_tf.files import sha256_of
-from xtr_tf.model.folder import MANIFEST_FILE, TOKENIZER_FILE
+from xtr_tf.model.folder import TOKENIZER_FILE
+from xtr_tf.training.cluster import cluster_place
+from xtr_tf.training.run_folder import FREE_SETTINGS
 from xtr_tf.training.train import train
 
 
@@ -36,15 +38,28 @@ def run_fn(fn_args: Any) -> None:
     """
     settings = fn_args.custom_config
     base = posixpath.dirname(fn_args.base_model) if fn_args.base_model else settings["initial_encoder"]
-    key = key_of(settings["run"], settings["vocabulary_hash"], fn_args.train_files, base)
-    with WorkArea(settings["work"]).unfinished("training", key) as work:
+    key = key_of(_what_is_trained(settings["run"]), settings["vocabulary_hash"], fn_args.train_files, base)
+    place = cluster_place()
+    reader = "" if place.is_chief else place.name
+    with WorkArea(settings["work"]).unfinished("training", key, reader) as work:
         output = work / "run"
-        # A dot keeps what is fetched again each time from being sent back to a remote work area.
-        config = _configure(settings, fn_args.train_files, base, work / ".inputs", output)
-        encoder = train(config)
-        # Of several workers only the chief has written one.
-        if (encoder / MANIFEST_FILE).is_file():
+        # A dot keeps what is fetched again each time from being sent back to a remote work area, and a name
+        # keeps workers that share it out of each other's way.
+        inputs = work / f".inputs{place.name and '-'}{place.name}"
+        config = _configure(settings, fn_args.train_files, base, inputs, output)
+
+        def publish(encoder: Path) -> None:
             _publish(output, encoder, fn_args.serving_model_dir, fn_args.model_run_dir)
+
+        # TFX looks for the model in every worker, and the chief removes what they all read: none of them
+        # comes back from training before the model is published.
+        train(config, publish=publish)
+
+
+def _what_is_trained(run: dict[str, Any]) -> dict[str, Any]:
+    """A run's settings without those that may change when it is continued."""
+    training = {name: value for name, value in run["training"].items() if name not in FREE_SETTINGS}
+    return {**run, "training": training}
 
 
 def _configure(

@@ -37,21 +37,23 @@ def make_optimizer(config: TrainingConfig, variables: Sequence[keras.Variable]) 
     return optimizer
 
 
-def make_schedule(config: TrainingConfig) -> float | keras.optimizers.schedules.LearningRateSchedule:
-    """The learning rate as a function of the updates made: a rise, then constant or falling, then an end."""
+def make_schedule(config: TrainingConfig) -> keras.optimizers.schedules.LearningRateSchedule:
+    """The learning rate as a function of the updates made: a rise, then constant or falling, then an end.
+
+    Never a number: Keras would keep that in a variable, which a checkpoint brings back when the setting
+    has changed.
+    """
     schedule = _schedule_without_end(config)
     return LinearEnd(schedule, config.steps, config.decay_steps) if config.decay_steps else schedule
 
 
-def _schedule_without_end(config: TrainingConfig) -> float | keras.optimizers.schedules.LearningRateSchedule:
+def _schedule_without_end(config: TrainingConfig) -> keras.optimizers.schedules.LearningRateSchedule:
     warmup_steps = max(config.warmup_steps, 1)
     if config.schedule == "inverse_sqrt":
         return InverseSquareRoot(config.learning_rate, warmup_steps)
-    if warmup_steps == 1:
-        return config.learning_rate
     # A "decay" that rises, from the rate of the first update to the full rate.
     return keras.optimizers.schedules.PolynomialDecay(
-        config.learning_rate / warmup_steps, warmup_steps - 1, end_learning_rate=config.learning_rate
+        config.learning_rate / warmup_steps, max(warmup_steps - 1, 1), end_learning_rate=config.learning_rate
     )
 
 

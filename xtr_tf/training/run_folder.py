@@ -21,10 +21,13 @@ from xtr_tf.config.training import RunConfig
 from xtr_tf.errors import InputError
 from xtr_tf.files import atomic_directory, remove_unfinished, write_atomically
 
-#: What may change when a run continues: how it ends, and what does not change the weights of a step.
+#: What may change when a run continues: how it ends, how far an update goes (a run that broke down needs
+#: smaller ones), and what does not change the weights of a step.
 FREE_SETTINGS = {
     "steps",
     "decay_steps",
+    "learning_rate",
+    "gradient_clip",
     "distribution",
     "tpu",
     "steps_per_loop",
@@ -46,6 +49,7 @@ class RunRecord:
         checkpoints: Folder of the checkpoints.
         curves: Folder of the TensorBoard files.
         encoder: Folder of the trained encoder.
+        failed_batch: File that names the examples of a step that broke down.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -53,6 +57,7 @@ class RunRecord:
         self.checkpoints = directory / "checkpoints"
         self.curves = directory / "tensorboard"
         self.encoder = directory / "encoder"
+        self.failed_batch = directory / "failed_batch.json"
 
     def start(self, config: RunConfig) -> None:
         """Writes the configuration down, or checks that it continues the one written before."""
@@ -75,11 +80,11 @@ class RunRecord:
         lines.append(json.dumps({"step": step, **metrics}, ensure_ascii=False))
         self._write(path, "\n".join(lines) + "\n")
 
-    def save_failed_batch(self, text: str) -> Path:
-        """Keeps what describes the batch that ended a run."""
-        path = self._directory / "failed_batch.json"
-        self._write(path, text)
-        return path
+    def save_failed_batch(self, step: int, examples: list[str]) -> None:
+        """Keeps which examples ended a run in `failed_batch`."""
+        self._write(
+            self.failed_batch, json.dumps({"step": step, "examples": examples}, ensure_ascii=False, indent=1)
+        )
 
     def _write(self, path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

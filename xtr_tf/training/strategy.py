@@ -5,13 +5,13 @@ Knows `tf.distribute`; nothing of models, losses or data.
 
 from __future__ import annotations
 
-import json
 import os
 
 import tensorflow as tf
 
 from xtr_tf.config.training import TrainingConfig
 from xtr_tf.errors import InputError
+from xtr_tf.training.cluster import cluster_place
 
 
 def make_strategy(config: TrainingConfig) -> tf.distribute.Strategy:
@@ -23,7 +23,7 @@ def make_strategy(config: TrainingConfig) -> tf.distribute.Strategy:
     if kind == "tpu":
         return _tpu_strategy(config.tpu)
     if kind == "multi_worker":
-        if not _cluster_workers():
+        if not cluster_place().workers:
             raise InputError(
                 "Training on several workers needs the environment variable TF_CONFIG with a cluster. "
                 f"Received: {os.environ.get('TF_CONFIG')!r}."
@@ -38,17 +38,9 @@ def make_strategy(config: TrainingConfig) -> tf.distribute.Strategy:
 def _detect() -> str:
     if tf.config.list_physical_devices("TPU") or "TPU_NAME" in os.environ:
         return "tpu"
-    if _cluster_workers() > 1:
+    if cluster_place().workers > 1:
         return "multi_worker"
     return "mirrored" if len(tf.config.list_physical_devices("GPU")) > 1 else "single"
-
-
-def _cluster_workers() -> int:
-    try:
-        cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
-    except ValueError as error:
-        raise InputError(f"TF_CONFIG is not JSON. Received: {os.environ['TF_CONFIG']!r}.") from error
-    return len(cluster.get("worker", [])) + len(cluster.get("chief", []))
 
 
 def _tpu_strategy(name: str) -> tf.distribute.Strategy:
@@ -67,16 +59,6 @@ def _tpu_strategy(name: str) -> tf.distribute.Strategy:
     cores = topology.num_tasks * topology.num_tpus_per_task
     assignment = tf.tpu.experimental.DeviceAssignment.build(topology, num_replicas=cores)
     return tf.distribute.TPUStrategy(resolver, experimental_device_assignment=assignment)
-
-
-def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this process is the one that writes files and shows progress."""
-    resolver = strategy.cluster_resolver
-    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) or resolver is None:
-        return True
-    if "chief" in resolver.cluster_spec().jobs:
-        return bool(resolver.task_type == "chief")
-    return bool(resolver.task_id == 0)
 
 
 def gather_over_replicas(tensor: tf.Tensor) -> tf.Tensor:

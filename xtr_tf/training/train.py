@@ -7,8 +7,8 @@ is in `step.py`, the loss with its k_train in `batch_loss.py`.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,14 +27,16 @@ from xtr_tf.training.data.sampling import TrainingData
 from xtr_tf.training.data.teacher_vectors import TaughtStream
 from xtr_tf.training.data.tokenized import TokenizedData
 from xtr_tf.training.dev_evaluation import DevEvaluation, Encode
+from xtr_tf.training.health import Health
+from xtr_tf.training.hosts import Hosts
 from xtr_tf.training.optimizers import make_optimizer
 from xtr_tf.training.progress import InterruptionFlag, TrainingInterruptedError, TrainingProgress
 from xtr_tf.training.run_folder import CheckpointStore, RunRecord
 from xtr_tf.training.step import TrainingStep, batch_size_per_replica, per_replica
-from xtr_tf.training.strategy import is_chief, make_strategy
+from xtr_tf.training.strategy import make_strategy
 
 
-def train(config: RunConfig, quiet: bool = False) -> Path:
+def train(config: RunConfig, quiet: bool = False, publish: Callable[[Path], None] | None = None) -> Path:
     """Trains an encoder, continuing from the output folder's latest checkpoint if there is one.
 
     The order of the data, dropout and initial weights are functions of the seed and the step, so
@@ -49,26 +51,30 @@ def train(config: RunConfig, quiet: bool = False) -> Path:
     Args:
         config: The run's configuration.
         quiet: Whether to show no progress; curves are written all the same.
+        publish: Called with the encoder's folder before any process returns, by the one that wrote it.
 
     Returns:
         The folder of the trained encoder: the best on the development sets, or the last without any.
 
     Raises:
-        InputError: The configuration or the data cannot be used, or the loss is not a number.
+        InputError: The configuration or the data cannot be used, or the run broke down.
         TrainingInterruptedError: A signal stopped it; a checkpoint was written.
     """
     settings = config.training
     strategy = make_strategy(settings)
-    chief = is_chief(strategy)
+    hosts = Hosts(strategy)
+    chief = hosts.is_chief
     record = RunRecord(Path(settings.output))
-    if chief:
-        record.start(config)
+    with hosts.together():
+        if chief:
+            record.start(config)
 
     with strategy.scope():
         encoder, tokenizer = initial_encoder(config)
         optimizer = make_optimizer(settings, encoder.trainable_variables)
-    data = _open_data(config, tokenizer, encoder.config.projection_dim)
-    dev = DevEvaluation(config.data, tokenizer, settings.dev_k_prime) if chief else None
+    with hosts.together():
+        data = _open_data(config, tokenizer, encoder.config.projection_dim)
+        dev = DevEvaluation(config.data, tokenizer, settings.dev_k_prime) if chief else None
 
     # Resume: everything that an update changes is in these variables.
     state = tf.train.Checkpoint(
@@ -79,10 +85,13 @@ def train(config: RunConfig, quiet: bool = False) -> Path:
     if latest := store.latest():
         store.restore(latest)
     done = int(optimizer.iterations.numpy())
+    hosts.require_same_step(done, settings.output)
 
     training_step = TrainingStep(config, strategy, encoder, optimizer)
     batches = iter(_distributed_batches(config, strategy, data, tokenizer, range(done, settings.steps)))
     encode = _inference(strategy, encoder)
+    weights = [variable.value for variable in encoder.trainable_variables]
+    health = Health(record, store, weights, data.examples, settings.batch_size, chief)
 
     progress = TrainingProgress(record.curves, settings.steps, done, settings.log_every, chief, quiet)
     with InterruptionFlag() as interruption, progress:
@@ -92,28 +101,39 @@ def train(config: RunConfig, quiet: bool = False) -> Path:
             for offset in range(count):
                 done += 1
                 values = {name: float(series[offset]) for name, series in metrics.items()}
-                _stop_unless_finite(config, data, record, done, values["loss"])
+                health.check_step(done, values)
                 progress.update(done, values)
 
             metric = math.nan
             last = done == settings.steps
-            if dev and (done % settings.evaluate_every == 0 or last):
+            evaluates = bool(config.data.dev) and (done % settings.evaluate_every == 0 or last)
+            due = evaluates or done % settings.checkpoint_every == 0 or last
+            if due:
+                health.check_weights(done)
+            if dev and evaluates:
                 measured = dev(encode)
                 metric = measured[settings.dev_metric]
                 record.add_dev_metrics(done, measured)
                 progress.show_evaluation(done, measured)
-            due = done % settings.checkpoint_every == 0 or not math.isnan(metric) or last
-            if chief and (due or interruption.raised):
+            # A signal reaches one process, and none can step without the others: all stop at the same step.
+            interrupted = hosts.any(interruption.raised)
+            if interrupted and not due:
+                health.check_weights(done)
+            if chief and (due or interrupted):
                 store.save(done, metric)
-            if interruption.raised and not last:
+            if interrupted and not last:
+                hosts.wait()
                 raise TrainingInterruptedError(done)
 
-    best = store.best()
-    if best is not None and best.step != done:
-        store.restore(best)
     if chief:
+        best = store.best()
+        if best is not None and best.step != done:
+            store.restore(best)
         background = _background(config, data.examples, tokenizer)
         save_encoder(record.encoder, encoder, tokenizer, overwrite=True, background=background)
+        if publish:
+            publish(record.encoder)
+    hosts.wait()
     return record.encoder
 
 
@@ -240,18 +260,3 @@ def _steps_to_next_event(config: RunConfig, done: int) -> int:
         events.append(settings.evaluate_every)
     until = [every - done % every for every in events]
     return min(settings.steps_per_loop, settings.steps - done, *until)
-
-
-def _stop_unless_finite(config: RunConfig, data: _Data, record: RunRecord, step: int, loss: float) -> None:
-    """Ends the run at a loss that is not a number, noting which examples gave it."""
-    if np.isfinite(loss):
-        return
-    batch_size = config.training.batch_size
-    first = (step - 1) * batch_size
-    positions = range(first, first + batch_size)
-    ids = [data.examples.example_id(position) for position in positions] if data.examples else []
-    path = record.save_failed_batch(json.dumps({"step": step, "examples": ids}, ensure_ascii=False, indent=1))
-    raise InputError(
-        f"The loss of step {step} is not a number; its examples are in {path}. Lower the learning rate or "
-        f"set `training.gradient_clip`, and continue from the last checkpoint. Received: {loss}."
-    )
