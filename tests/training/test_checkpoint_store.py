@@ -30,7 +30,7 @@ def test_a_checkpoint_that_was_not_finished_is_not_there(tmp_path, monkeypatch):
     store = CheckpointStore(tmp_path, state, keep=1)
     store.save(1)
 
-    def fail(path):
+    def fail(path, options):
         raise OSError("disk full")
 
     monkeypatch.setattr(state, "write", fail)

@@ -28,6 +28,7 @@ from xtr_tf.training.dev_evaluation import DevEvaluation
 from xtr_tf.training.losses.objectives import vector_distances
 from xtr_tf.training.progress import InterruptionFlag, TrainingInterruptedError
 from xtr_tf.training.run_folder import RunRecord
+from xtr_tf.training.strategy import find_libtpu
 from xtr_tf.training.train import initial_encoder, train
 
 
@@ -194,6 +195,61 @@ def test_what_a_run_does_not_say_of_the_tokenizer_is_the_checkpoints(base_run, t
     said = dataclasses.replace(run, tokenizer=TokenizerSettings(lowercase=True))
     assert initial_encoder(said)[1].config.lowercase is True
     assert tokenizer.model_bytes == stored.model_bytes
+
+
+@pytest.fixture(scope="module")
+def trained_in_bfloat16(base_run, tmp_path_factory) -> Path:
+    output = str(tmp_path_factory.mktemp("bfloat16"))
+    training = dataclasses.replace(base_run.training, output=output, steps=1, dtype="mixed_bfloat16")
+    return train(dataclasses.replace(base_run, training=training))
+
+
+def test_what_is_trained_in_bfloat16_computes_in_float32_afterwards(trained_in_bfloat16, base_run):
+    """Training computes with eight bits, as the vectors of both show; what is loaded does not."""
+    encoder, tokenizer = load_encoder(trained_in_bfloat16)
+    assert encoder.config.dtype == "float32"
+    settings = dataclasses.replace(base_run.training, dtype="mixed_bfloat16", initial_encoder="")
+    in_training, _ = initial_encoder(dataclasses.replace(base_run, training=settings))
+    assert in_training.config.dtype == "mixed_bfloat16"
+    in_training.set_canonical_weights(encoder.get_canonical_weights())
+    ids = tokenizer.tokenize_documents(["A lake in the mountains of Peru."])
+    exact, rounded = encoder(ids).numpy(), in_training(ids).numpy()
+    cosines = np.sum(exact * rounded, axis=-1)[ids.numpy() != 0]
+    assert np.abs(exact - rounded).max() > 2**-16
+    assert cosines.min() > 1 - 2**-6
+
+
+@pytest.mark.slow
+def test_a_model_trained_in_bfloat16_is_served_in_float32(trained_in_bfloat16, tmp_path):
+    import xtr_tf
+
+    passages = ["A lake in the mountains of Peru.", "A river in Egypt.", "The capital of Japan."]
+    live = xtr_tf.load(trained_in_bfloat16).index(passages, progress=False)
+    live.save(tmp_path / "models", version=1, progress=False)
+    with xtr_tf.open(tmp_path / "models") as served:
+        for query in passages:
+            ours, theirs = served.search(query, top_k=3), live.search(query, top_k=3)
+            assert ours.ids == theirs.ids
+            np.testing.assert_allclose([hit.score for hit in ours], [hit.score for hit in theirs], atol=1e-4)
+
+
+@pytest.mark.parametrize(("tpu", "host"), [("local", "0"), ("local", "3"), ("my-tpu", "3")])
+def test_each_host_of_a_tpu_does_not_train_a_model_of_its_own(tiny_run, monkeypatch, tpu, host):
+    monkeypatch.setenv("TPU_WORKER_HOSTNAMES", "a,b,c,d")
+    monkeypatch.setenv("TPU_WORKER_ID", host)
+    monkeypatch.setenv("TPU_TOPOLOGY", "4x4")
+    with pytest.raises(InputError, match=f"'{tpu}' on host {host} of 4, topology 4x4"):
+        train(tiny_run(distribution="tpu", tpu=tpu))
+
+
+def test_the_tpu_library_is_looked_for_where_tensorflow_does(tmp_path, monkeypatch):
+    monkeypatch.setenv("TPU_LIBRARY_PATH", str(tmp_path / "libtpu.so"))
+    assert find_libtpu() is None
+    (tmp_path / "libtpu.so").touch()
+    assert find_libtpu() == tmp_path / "libtpu.so"
+    monkeypatch.delenv("TPU_LIBRARY_PATH")
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"/absent:{tmp_path}")
+    assert find_libtpu() == tmp_path / "libtpu.so"
 
 
 def test_any_keras_optimizer_can_take_the_place_of_ours(tiny_run, base_run, monkeypatch):

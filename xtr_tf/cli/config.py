@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,14 +19,20 @@ Overrides = Annotated[
 ]
 
 
+#: Configurations of other packages: a key that only such a file has, and what reads the file.
+OTHER_KINDS: dict[str, Callable[[Path, list[str]], Any]] = {}
+
+
 @app.command()
 def show(file: ConfigFile = None, overrides: Overrides = None) -> None:
-    """Print the resolved configuration as YAML that can be used as a file."""
+    """Print the resolved configuration of a run or a pipeline as YAML that can be used as a file."""
     import yaml
 
-    from xtr_tf.config.loading import load_config, to_mapping
+    from xtr_tf.config.loading import load_config, read_yaml, to_mapping
 
-    typer.echo(yaml.safe_dump(to_mapping(load_config(file, overrides or ())), sort_keys=False), nl=False)
+    content = read_yaml(file) if file else {}
+    load = next((load for key, load in OTHER_KINDS.items() if key in content), load_config)
+    typer.echo(yaml.safe_dump(to_mapping(load(file, overrides or [])), sort_keys=False), nl=False)
 
 
 @app.command()

@@ -93,7 +93,8 @@ class EncoderConfig:
         projection_dim: Width of a token vector.
         embedding_dim: Width of the embedding table, whose rows a kernel maps to `model_dim`; 0 for a table
             of `model_dim` and no kernel, as in T5.
-        dtype: `float32`, or `mixed_bfloat16` for accelerators.
+        dtype: What an encoder computes in wherever it is loaded, `float32`, or `mixed_bfloat16` for
+            accelerators; `training.dtype` is what it is trained in.
         rematerialize: Recompute each block in the backward pass instead of keeping its activations.
     """
 

@@ -123,7 +123,10 @@ class TrainingConfig:
         gradient_cache_chunk: Queries (with their documents) encoded at a time by each device,
             with the gradient of the whole batch; 0 encodes the batch at once.
         distribution: The devices to train on; `auto` takes the best there are.
-        tpu: Name of the TPU to connect to, or `local` on a TPU machine.
+        tpu: Name of the TPU to connect to, or `local` for that of this machine; the environment's TPU_NAME,
+            where it is set, takes the place of `local`.
+        dtype: What training computes in, such as `mixed_bfloat16` on accelerators; empty for `encoder.dtype`,
+            which the trained encoder computes in when it is loaded.
         steps_per_loop: Updates made on the devices between two returns to Python.
         jit_compile: Whether XLA compiles the step (always so on TPU).
         optimizer: `adafactor`, or `adamw`.
@@ -149,6 +152,7 @@ class TrainingConfig:
     gradient_cache_chunk: int = 0
     distribution: Literal["auto", "tpu", "multi_worker", "mirrored", "single"] = "auto"
     tpu: str = "local"
+    dtype: Literal["", "float32", "mixed_bfloat16"] = ""
     steps_per_loop: int = 1
     jit_compile: bool = False
     optimizer: Literal["adafactor", "adamw"] = "adafactor"

@@ -160,6 +160,7 @@ def save_encoder(
     storage: Storage = "float32",
     overwrite: bool = False,
     background: np.ndarray | None = None,
+    dtype: Dtype | None = None,
 ) -> str:
     """Writes an encoder and its tokenizer.
 
@@ -170,6 +171,7 @@ def save_encoder(
         storage: Precision of the weights on disk; the 16-bit ones halve the directory.
         overwrite: Whether to replace a directory that is already there.
         background: `[vocabulary]` floats, how common pieces are (see `BACKGROUND_FILE`), if known.
+        dtype: The dtype policy to compute with when it is loaded, instead of the encoder's own.
 
     Returns:
         The encoder's fingerprint.
@@ -193,7 +195,8 @@ def save_encoder(
         (staging / TOKENIZER_FILE).write_bytes(tokenizer.model_bytes)
         if background is not None:
             np.save(staging / BACKGROUND_FILE, background.astype(np.float32), allow_pickle=False)
-        return write_manifest(staging, encoder.config, tokenizer.config)
+        config = encoder.config if dtype is None else dataclasses.replace(encoder.config, dtype=dtype)
+        return write_manifest(staging, config, tokenizer.config)
 
 
 def copy_encoder(source: str | Path, directory: str | Path, overwrite: bool = False) -> Path:

@@ -1,27 +1,23 @@
 """Searches development sets exactly under f_XTR' while training, and measures by language.
 
-For sets of some thousands of documents: all of them are encoded again each time and held in
-memory. The maxima come from the op of the loss, which runs on the training devices; the scoring is
+For sets of some thousands of documents: all of them are encoded again each time, and their vectors
+held in memory. The maxima come from the op of the loss, which runs on the training devices; the scoring is
 `scoring.reference`. The evaluation of a finished model, with an index, belongs elsewhere.
 """
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from xtr_tf.collections.bad_records import BadRecords
-from xtr_tf.collections.dataset import Dataset
-from xtr_tf.collections.document import Document
 from xtr_tf.config.training import DataConfig
-from xtr_tf.errors import InputError
 from xtr_tf.model.tokenizer import Tokenizer
 from xtr_tf.scoring.reference import rank_documents, xtr_scores
-from xtr_tf.training.data.sources import open_datasets
+from xtr_tf.training.data.dev_sets import DevSet, open_dev_sets
 from xtr_tf.training.losses.maxsim import max_similarities
 
 _ENCODED_AT_ONCE = 32
@@ -45,18 +41,7 @@ class DevEvaluation:
     """
 
     def __init__(self, config: DataConfig, tokenizer: Tokenizer, k_prime: int) -> None:
-        bad_records = BadRecords(config.max_bad_records)
-        self._sets: list[tuple[Dataset, list[Document]]] = []
-        for source in config.dev:
-            for dataset in open_datasets(source, bad_records):
-                if not dataset.queries:
-                    raise InputError(
-                        "A development set needs judged queries; check its files and split. "
-                        f"Received: {dataset.name!r}, split {source.split!r}."
-                    )
-                self._sets.append((dataset, list(dataset.corpus)))
-        bad_records.report(usable=sum(len(dataset.queries) for dataset, _ in self._sets))
-        self._tokenizer = tokenizer
+        self._sets = open_dev_sets(config, tokenizer)
         self._k_prime = k_prime
 
     def __bool__(self) -> bool:
@@ -74,32 +59,28 @@ class DevEvaluation:
         """
         measured: dict[str, float] = {}
         totals: dict[str, list[float]] = collections.defaultdict(list)
-        for dataset, documents in self._sets:
-            rankings = self._search(dataset, documents, encode)
-            for language, values in _measure(dataset, rankings).items():
+        for dev_set in self._sets:
+            rankings = self._search(dev_set, encode)
+            for language, values in _measure(dev_set, rankings).items():
                 for name, value in values.items():
                     if language:
-                        measured[f"{dataset.name}/{language}/{name}"] = value
+                        measured[f"{dev_set.name}/{language}/{name}"] = value
                     else:
                         totals[name].append(value)
         return {**{name: float(np.mean(values)) for name, values in totals.items()}, **measured}
 
-    def _search(
-        self, dataset: Dataset, documents: Sequence[Document], encode: Encode
-    ) -> dict[str, dict[str, float]]:
+    def _search(self, dev_set: DevSet, encode: Encode) -> dict[str, dict[str, float]]:
         """The best documents of each query, with their scores."""
-        contents = [document.full_text for document in documents]
-        vectors, document_mask = _encode_all(self._tokenizer.tokenize_documents, contents, encode)
-        names = [query.id for query in dataset.queries]
-        asked = [query.text for query in dataset.queries]
-        queries, query_mask = _encode_all(self._tokenizer.tokenize_queries, asked, encode)
+        documents, names = dev_set.documents, dev_set.queries
+        vectors, document_mask = _encode_all(dev_set.document_ids, encode)
+        queries, query_mask = _encode_all(dev_set.query_ids, encode)
         rankings = {}
         for start in range(0, len(names), _QUERIES_AT_ONCE):
             rows = slice(start, start + _QUERIES_AT_ONCE)
             scores = exact_xtr_scores(queries[rows], query_mask[rows], vectors, document_mask, self._k_prime)
             for name, *ranked in zip(names[rows], *rank_documents(scores, _RANKED), strict=True):
                 rankings[name] = {
-                    documents[ordinal].id: float(score)
+                    documents[ordinal]: float(score)
                     for ordinal, score in zip(*ranked, strict=True)
                     if ordinal >= 0
                 }
@@ -137,11 +118,8 @@ def _maxima(queries: tf.Tensor, documents: tf.Tensor, document_mask: tf.Tensor, 
     return max_similarities(queries, documents, document_mask, candidates, k_prime, block=_DOCUMENTS_AT_ONCE)
 
 
-def _encode_all(
-    tokenize: Callable[[tf.Tensor], tf.Tensor], texts: Sequence[str], encode: Encode
-) -> tuple[tf.Tensor, tf.Tensor]:
+def _encode_all(ids: np.ndarray, encode: Encode) -> tuple[tf.Tensor, tf.Tensor]:
     """Vectors `[texts, longest, dim]` and their mask, encoded in batches of similar length."""
-    ids = np.concatenate([tokenize(tf.constant(part)).numpy() for part in _parts(texts, 1024)])
     lengths = np.count_nonzero(ids, axis=1)
     longest = int(lengths.max())
     order = np.argsort(lengths, kind="stable")
@@ -155,20 +133,20 @@ def _encode_all(
     return tf.constant(vectors), tf.constant(ids[:, :longest] != 0)
 
 
-def _parts(values: Sequence[str] | np.ndarray, size: int) -> Iterator[Sequence[str] | np.ndarray]:
+def _parts(values: np.ndarray, size: int) -> Iterator[np.ndarray]:
     for start in range(0, len(values), size):
         yield values[start : start + size]
 
 
-def _measure(dataset: Dataset, rankings: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+def _measure(dev_set: DevSet, rankings: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
     """Metrics of each language, and under the empty name of all queries."""
     import ir_measures
     from ir_measures import RR, nDCG
 
     metrics = {"MRR@10": RR @ 10, "nDCG@10": nDCG @ 10}
-    languages = {query.id: query.language for query in dataset.queries}
+    languages = dict(zip(dev_set.queries, dev_set.languages, strict=True))
     values: dict[str, dict[str, list[float]]] = collections.defaultdict(lambda: collections.defaultdict(list))
-    for measured in ir_measures.iter_calc(list(metrics.values()), dataset.judgements, rankings):
+    for measured in ir_measures.iter_calc(list(metrics.values()), dev_set.judgements, rankings):
         for name, metric in metrics.items():
             if measured.measure == metric:
                 for language in ("", languages[measured.query_id]):

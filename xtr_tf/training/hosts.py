@@ -27,6 +27,7 @@ class Hosts:
 
     Attributes:
         is_chief: Whether this is the process that writes files and shows progress; one of them is.
+        checkpoint_options: How it writes variables that may live on other hosts: through its own files.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy) -> None:
@@ -35,6 +36,10 @@ class Hosts:
         self._several = several and strategy.num_replicas_in_sync > 1
         # One process drives all hosts of a TPU, so that there it is the chief.
         self.is_chief = not several or cluster_place().is_chief
+        drives_others = isinstance(strategy, tf.distribute.TPUStrategy)
+        self.checkpoint_options = tf.train.CheckpointOptions(
+            experimental_io_device="/job:localhost" if drives_others else None
+        )
         self._gathered = tf.function(self._gather_tensor, autograph=False)
 
     def gather(self, value: int) -> list[int]:

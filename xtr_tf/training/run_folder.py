@@ -131,17 +131,25 @@ class CheckpointStore:
         directory: Folder of the checkpoints; made when the first is saved.
         state: What to save and restore.
         keep: How many of the latest to keep, besides the best.
+        options: Which device reads and writes files; None for those of the variables.
     """
 
-    def __init__(self, directory: Path, state: tf.train.Checkpoint, keep: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        state: tf.train.Checkpoint,
+        keep: int,
+        options: tf.train.CheckpointOptions | None = None,
+    ) -> None:
         self._directory = directory
         self._state = state
         self._keep = keep
+        self._options = options
 
     def save(self, step: int, metric: float = math.nan) -> None:
         """Writes a checkpoint, replacing one of the same step, and removes those no longer kept."""
         with atomic_directory(self._directory / f"step_{step:09d}", overwrite=True) as staging:
-            self._state.write(str(staging / _STATE))
+            self._state.write(str(staging / _STATE), options=self._options)
             (staging / _INFO).write_text(json.dumps({"step": step, "metric": metric}))
         remove_unfinished(self._directory)
         best = self.best()
@@ -152,7 +160,7 @@ class CheckpointStore:
     def restore(self, checkpoint: StoredCheckpoint) -> None:
         """Sets the state to a checkpoint's."""
         try:
-            self._state.read(str(checkpoint.directory / _STATE)).assert_consumed()
+            self._state.read(str(checkpoint.directory / _STATE), options=self._options).assert_consumed()
         except (AssertionError, ValueError, IndexError, RuntimeError, tf.errors.OpError) as error:
             raise InputError(
                 "A checkpoint is damaged, or does not fit this configuration or this version; remove it, or "

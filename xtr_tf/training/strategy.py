@@ -5,7 +5,9 @@ Knows `tf.distribute`; nothing of models, losses or data.
 
 from __future__ import annotations
 
+import importlib.util
 import os
+from pathlib import Path
 
 import tensorflow as tf
 
@@ -44,7 +46,15 @@ def _detect() -> str:
 
 
 def _tpu_strategy(name: str) -> tf.distribute.Strategy:
-    """Connects to a TPU, one replica a core."""
+    """Connects to a TPU, one replica per core."""
+    if name == "local":
+        name = os.environ.get("TPU_NAME", name)
+    check_tpu_host(name)
+    if name == "local" and not find_libtpu():
+        raise InputError(
+            "No TPU answers: TensorFlow reaches one through libtpu.so, which is not here; use the image for "
+            f"TPUs that BUILD.md describes, or set TPU_LIBRARY_PATH. Received: {name!r}."
+        )
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
         if name != "local":
@@ -59,6 +69,37 @@ def _tpu_strategy(name: str) -> tf.distribute.Strategy:
     cores = topology.num_tasks * topology.num_tpus_per_task
     assignment = tf.tpu.experimental.DeviceAssignment.build(topology, num_replicas=cores)
     return tf.distribute.TPUStrategy(resolver, experimental_device_assignment=assignment)
+
+
+def find_libtpu() -> Path | None:
+    """The library that TensorFlow's TPU build loads, in the places where it looks for it."""
+    package = importlib.util.find_spec("libtpu")
+    folders = [*(package.submodule_search_locations or [] if package else []), "/lib", "/usr/lib"]
+    folders += filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))
+    named = os.environ.get("TPU_LIBRARY_PATH")
+    places = [Path(named)] if named else [Path(folder, "libtpu.so") for folder in folders]
+    return next((place for place in places if place.is_file()), None)
+
+
+def check_tpu_host(name: str) -> None:
+    """Refuses processes that would each train a model of their own on a TPU of several hosts.
+
+    TensorFlow trains on such a TPU from one process, which connects to it by name and drives all hosts;
+    Cloud TPU tells each host its place in the environment.
+
+    Args:
+        name: The TPU to connect to, or `local`.
+    """
+    hosts = [host for host in os.environ.get("TPU_WORKER_HOSTNAMES", "").split(",") if host]
+    index = os.environ.get("TPU_WORKER_ID") or os.environ.get("CLOUD_TPU_TASK_ID") or "0"
+    if len(hosts) <= 1 or (name != "local" and index == "0"):
+        return
+    topology = os.environ.get("TPU_TOPOLOGY", "unknown")
+    raise InputError(
+        "A TPU of several hosts is trained on by one process that drives all of them; start it on host 0 "
+        "only, with `training.tpu` set to the TPU's name. "
+        f"Received: {name!r} on host {index} of {len(hosts)}, topology {topology}."
+    )
 
 
 def gather_over_replicas(tensor: tf.Tensor) -> tf.Tensor:

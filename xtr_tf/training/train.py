@@ -81,7 +81,8 @@ def train(config: RunConfig, quiet: bool = False, publish: Callable[[Path], None
         weights={name: variable.value for name, variable in encoder.canonical_variables().items()},
         optimizer=[variable.value for variable in optimizer.variables],
     )
-    store = CheckpointStore(record.checkpoints, state, settings.keep_checkpoints)
+    keep = settings.keep_checkpoints
+    store = CheckpointStore(record.checkpoints, state, keep, hosts.checkpoint_options)
     if latest := store.latest():
         store.restore(latest)
     done = int(optimizer.iterations.numpy())
@@ -130,7 +131,9 @@ def train(config: RunConfig, quiet: bool = False, publish: Callable[[Path], None
         if best is not None and best.step != done:
             store.restore(best)
         background = _background(config, data.examples, tokenizer)
-        save_encoder(record.encoder, encoder, tokenizer, overwrite=True, background=background)
+        save_encoder(
+            record.encoder, encoder, tokenizer, "float32", True, background, dtype=config.encoder.dtype
+        )
         if publish:
             publish(record.encoder)
     hosts.wait()
@@ -144,6 +147,7 @@ def initial_encoder(config: RunConfig) -> tuple[Encoder, Tokenizer]:
     run does not say about the tokenizer; dropout, precision and rematerialisation are the run's own.
     """
     source = config.training.initial_encoder
+    dtype = config.training.dtype or config.encoder.dtype
     if not source:
         tokenizer = Tokenizer(config.tokenizer.applied_to(TokenizerConfig()))
         if tokenizer.vocabulary_size > config.encoder.vocabulary_size:
@@ -152,9 +156,10 @@ def initial_encoder(config: RunConfig) -> tuple[Encoder, Tokenizer]:
                 f"{tokenizer.vocabulary_size}. "
                 f"Received: {config.encoder.vocabulary_size}."
             )
-        return Encoder(config.encoder, seed=config.training.seed), tokenizer
+        shape = dataclasses.replace(config.encoder, dtype=dtype)
+        return Encoder(shape, seed=config.training.seed), tokenizer
 
-    encoder, stored = load_encoder(source, dtype=config.encoder.dtype)
+    encoder, stored = load_encoder(source, dtype=dtype)
     said = dataclasses.replace(config.tokenizer, model="")
     tokenizer = Tokenizer(said.applied_to(stored.config), stored.model_bytes)
     wanted = dataclasses.replace(

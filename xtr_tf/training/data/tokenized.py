@@ -8,6 +8,7 @@ the float feature `positive_scores`. The TFX pipeline's Transform writes them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from google.protobuf.message import DecodeError
 
 from xtr_tf.collections.bad_records import BadRecords
 from xtr_tf.config.model import TokenizerConfig
-from xtr_tf.config.training import DataConfig
+from xtr_tf.config.training import DataConfig, SourceConfig
 from xtr_tf.errors import InputError
 from xtr_tf.training.data.batches import Batch
 from xtr_tf.training.data.sampling import Sampler
@@ -27,12 +28,42 @@ from xtr_tf.training.data.tfrecords import TFRecordFile
 _FEATURES = {"language", "query_tokens", "positive_tokens", "positive_keys", "positive_scores"}
 
 
-class _Documents(NamedTuple):
+class TokenizedDocuments(NamedTuple):
     """Positives or negatives of an example: ids `[D, m]`, keys `[D, 3, 2]`, scores `[D]`."""
 
     ids: np.ndarray
     keys: np.ndarray
     scores: np.ndarray
+
+
+class TokenizedExample(NamedTuple):
+    """An example with all of its documents."""
+
+    id: str
+    language: str
+    query_ids: np.ndarray
+    positives: TokenizedDocuments
+    negatives: TokenizedDocuments
+
+
+def read_tokenized(source: SourceConfig, tokenizer: TokenizerConfig) -> Iterator[TokenizedExample]:
+    """Gives the examples of a tokenized set, one after the other.
+
+    Raises:
+        InputError: It has records of another kind, or of other lengths.
+    """
+    for path in find_paths(source.path):
+        file = TFRecordFile(path, BadRecords(limit=0))
+        for number in range(len(file)):
+            features = _parse_first(file[number], path)
+            _check_lengths(features, tokenizer)
+            yield TokenizedExample(
+                _text(features, "id"),
+                _text(features, "language"),
+                np.array(features["query_tokens"].int64_list.value, np.int32),
+                _documents(features, "positive", tokenizer.document_length),
+                _documents(features, "negative", tokenizer.document_length),
+            )
 
 
 class TokenizedData:
@@ -67,7 +98,7 @@ class TokenizedData:
                 "There are no training examples; set `data.train` to sets that have some. "
                 f"Received: {[source.path for source in config.train]}."
             )
-        self._check_lengths()
+        _check_lengths(self._features(0), tokenizer)
         self._sampler = Sampler(np.array(languages), config.language_temperature, seed)
 
     def __len__(self) -> int:
@@ -94,7 +125,8 @@ class TokenizedData:
         """One positive and `H` negatives; each visit of an example draws again."""
         index, visit = self._sampler(position)
         features = self._features(index)
-        positives, negatives = self._documents(features, "positive"), self._documents(features, "negative")
+        length = self._tokenizer.document_length
+        positives, negatives = (_documents(features, kind, length) for kind in ("positive", "negative"))
         random = np.random.default_rng([self._seed, 2, index, visit])
         positive = random.integers(len(positives.scores))
         count = min(self.hard_negatives, len(negatives.scores))
@@ -102,7 +134,7 @@ class TokenizedData:
         missing = self.hard_negatives - count
         keys = np.zeros([self.max_positives, 3, 2], np.int32)
         keys[: len(positives.keys)] = positives.keys
-        documents = _Documents(
+        documents = TokenizedDocuments(
             ids=_padded(positives.ids[positive], negatives.ids[chosen], missing),
             keys=_padded(positives.keys[positive], negatives.keys[chosen], missing),
             scores=np.concatenate(
@@ -119,34 +151,12 @@ class TokenizedData:
         file, number = self._records[index]
         return _parse(file[number])
 
-    def _documents(self, features: dict, kind: str) -> _Documents:
-        tokens, keys = (
-            np.array(features[f"{kind}_{name}"].int64_list.value, np.int64) for name in ("tokens", "keys")
-        )
-        return _Documents(
-            tokens.astype(np.int32).reshape(-1, self._tokenizer.document_length),
-            keys.astype(np.int32).reshape(-1, 3, 2),
-            np.array(features[f"{kind}_scores"].float_list.value, np.float32),
-        )
-
-    def _check_lengths(self) -> None:
-        features = self._features(0)
-        query = len(features["query_tokens"].int64_list.value)
-        positives = len(features["positive_scores"].float_list.value)
-        document = len(features["positive_tokens"].int64_list.value) // max(positives, 1)
-        expected = (self._tokenizer.query_length, self._tokenizer.document_length)
-        if (query, document) != expected:
-            raise InputError(
-                f"The examples must be tokenized to the run's lengths, {expected[0]} and {expected[1]}; "
-                f"tokenize them again. Received: {query} and {document}."
-            )
-
 
 class _Row(NamedTuple):
     """An example in its place: its query, the positive and negatives drawn, keys of all positives."""
 
     query_ids: np.ndarray
-    documents: _Documents
+    documents: TokenizedDocuments
     positive_keys: np.ndarray
 
 
@@ -160,6 +170,29 @@ def _files(config: DataConfig) -> list[Path]:
             )
         found += find_paths(source.path)
     return found
+
+
+def _documents(features: dict, kind: str, length: int) -> TokenizedDocuments:
+    tokens, keys = (
+        np.array(features[f"{kind}_{name}"].int64_list.value, np.int64) for name in ("tokens", "keys")
+    )
+    return TokenizedDocuments(
+        tokens.astype(np.int32).reshape(-1, length),
+        keys.astype(np.int32).reshape(-1, 3, 2),
+        np.array(features[f"{kind}_scores"].float_list.value, np.float32),
+    )
+
+
+def _check_lengths(features: dict, tokenizer: TokenizerConfig) -> None:
+    query = len(features["query_tokens"].int64_list.value)
+    positives = len(features["positive_scores"].float_list.value)
+    document = len(features["positive_tokens"].int64_list.value) // max(positives, 1)
+    expected = (tokenizer.query_length, tokenizer.document_length)
+    if (query, document) != expected:
+        raise InputError(
+            f"The examples must be tokenized to the run's lengths, {expected[0]} and {expected[1]}; "
+            f"tokenize them again. Received: {query} and {document}."
+        )
 
 
 def _parse(record: bytes) -> dict:
@@ -190,9 +223,9 @@ def _padded(first: np.ndarray, others: np.ndarray, missing: int) -> np.ndarray:
     return np.concatenate([first[None], others, zeros])
 
 
-def _first(chosen: list[_Documents], name: str) -> np.ndarray:
+def _first(chosen: list[TokenizedDocuments], name: str) -> np.ndarray:
     return np.stack([getattr(documents, name)[0] for documents in chosen])
 
 
-def _rest(chosen: list[_Documents], name: str) -> np.ndarray:
+def _rest(chosen: list[TokenizedDocuments], name: str) -> np.ndarray:
     return np.concatenate([getattr(documents, name)[1:] for documents in chosen])
