@@ -138,6 +138,7 @@ def arguments(folder: Path, tiny_corpus, out: Path, base: str | None = None, **t
     )
     return types.SimpleNamespace(
         train_files=[str(folder / "Split-train" / "*")],
+        eval_files=[str(folder / "Split-eval" / "*")],
         base_model=base,
         serving_model_dir=str(out / "model" / "Format-Serving"),
         model_run_dir=str(out / "run"),
@@ -152,12 +153,15 @@ def arguments(folder: Path, tiny_corpus, out: Path, base: str | None = None, **t
 
 
 def test_training_gives_an_encoder_and_a_record(folder: Path, tiny_corpus, tmp_path: Path) -> None:
-    run_fn(arguments(folder, tiny_corpus, tmp_path))
+    run_fn(arguments(folder, tiny_corpus, tmp_path, evaluate_every=1, dtype="mixed_bfloat16"))
     encoder, tokenizer = load_encoder(tmp_path / "model" / "Format-Serving")
     assert tokenizer.fingerprint == tiny_corpus.tokenizer.fingerprint
     assert encoder.config == tiny_corpus.encoder.config
     record = tmp_path / "run"
     assert any((record / "tensorboard").iterdir())
+    curve = [json.loads(line) for line in (record / "dev_metrics.jsonl").read_text().splitlines()]
+    assert [point["step"] for point in curve] == [1, 2]
+    assert {"nDCG@10", "eval/de/nDCG@10", "eval/en/nDCG@10"} <= curve[0].keys()
     assert (record / "checkpoints" / "step_000000002").is_dir()
     assert not any((tmp_path / "work" / "training").iterdir())
 

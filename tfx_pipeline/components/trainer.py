@@ -46,7 +46,7 @@ def run_fn(fn_args: Any) -> None:
         # A dot keeps what is fetched again each time from being sent back to a remote work area, and a name
         # keeps workers that share it out of each other's way.
         inputs = work / f".inputs{place.name and '-'}{place.name}"
-        config = _configure(settings, fn_args.train_files, base, inputs, output)
+        config = _configure(settings, fn_args, base, inputs, output)
 
         def publish(encoder: Path) -> None:
             _publish(output, encoder, fn_args.serving_model_dir, fn_args.model_run_dir)
@@ -62,18 +62,16 @@ def _what_is_trained(run: dict[str, Any]) -> dict[str, Any]:
     return {**run, "training": training}
 
 
-def _configure(
-    settings: dict[str, Any], train_files: list[str], base: str, inputs: Path, output: Path
-) -> RunConfig:
-    """The run's configuration, with its inputs at paths that are the same when it is continued."""
+def _configure(settings: dict[str, Any], fn_args: Any, base: str, inputs: Path, output: Path) -> RunConfig:
+    """The run's configuration, with its inputs at paths that are the same when it is continued.
+
+    The checkpoint that is best on the split `eval` becomes the model; its figures are in the `ModelRun`.
+    """
     config = from_mapping(RunConfig, settings["run"])
     shutil.rmtree(inputs, ignore_errors=True)
     inputs.mkdir(parents=True)
-    sources = []
-    for number, pattern in enumerate(train_files):
-        folder = inputs / f"examples-{number}"
-        _copy_files(tf.io.gfile.glob(pattern), folder)
-        sources.append(SourceConfig(str(folder / "*"), "tokenized"))
+    train_sets = _copy_sets(fn_args.train_files, inputs, "train")
+    dev_sets = _copy_sets(fn_args.eval_files, inputs, "eval")
     vocabulary = inputs / TOKENIZER_FILE
     tf.io.gfile.copy(settings["vocabulary"], str(vocabulary))
     if base:
@@ -82,7 +80,7 @@ def _configure(
     tokenized = tokenizer_config({**settings, "tokenizer": settings["run"]["tokenizer"]})
     return dataclasses.replace(
         config,
-        data=dataclasses.replace(config.data, train=tuple(sources)),
+        data=dataclasses.replace(config.data, train=train_sets, dev=dev_sets),
         tokenizer=TokenizerSettings(**dataclasses.asdict(tokenized) | {"model": str(vocabulary)}),
         training=dataclasses.replace(
             config.training,
@@ -101,10 +99,17 @@ def _copy_base(encoder: Path, target: Path, vocabulary: Path) -> None:
     shutil.copytree(encoder, target)
 
 
-def _copy_files(files: list[str], folder: Path) -> None:
-    folder.mkdir()
-    for file in files:
-        tf.io.gfile.copy(file, str(folder / posixpath.basename(file)))
+def _copy_sets(patterns: list[str], inputs: Path, name: str) -> tuple[SourceConfig, ...]:
+    """Tokenized sets, copied to where they are read; patterns that fit no file are left out."""
+    sets = []
+    for number, pattern in enumerate(patterns):
+        if files := tf.io.gfile.glob(pattern):
+            folder = inputs / (f"{name}-{number}" if number else name)
+            folder.mkdir()
+            for file in files:
+                tf.io.gfile.copy(file, str(folder / posixpath.basename(file)))
+            sets.append(SourceConfig(str(folder / "*"), "tokenized"))
+    return tuple(sets)
 
 
 def _publish(output: Path, encoder: Path, model_uri: str, run_uri: str) -> None:
