@@ -15,9 +15,9 @@ import typer
 from rich.console import Console
 
 from tfx_pipeline.cli_records import ConfigOption, lineage, load_settings, status
-from xtr_tf.cli.config import Overrides
+from xtr_tf.cli.config import OTHER_KINDS, Overrides
 from xtr_tf.cli.progress import Quiet, next_command
-from xtr_tf.errors import needs_extra
+from xtr_tf.errors import needs_extra, require
 
 if TYPE_CHECKING:
     from tfx_pipeline.config import PipelineConfig
@@ -34,6 +34,7 @@ app.command()(lineage)
 def register(parent: typer.Typer) -> None:
     """Adds the commands of this package to `xtr-tf`."""
     parent.add_typer(app, name="pipeline")
+    OTHER_KINDS["training_data"] = load_settings
 
 
 class Dag(str, Enum):
@@ -217,9 +218,16 @@ def compile_pipeline(
         from tfx_pipeline.runners.vertex import compile_for_vertex
     import json
 
+    from tfx_pipeline.content import has_google_account
     from xtr_tf.files import write_atomically
 
     job = compile_for_vertex(settings, dag.value)
+    if not has_google_account():
+        typer.echo(
+            "note: nobody is logged in to Google Cloud, so what is in schemas, vocabulary and encoder is "
+            "not part of the job; give them new names when you change them",
+            err=True,
+        )
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, json.dumps(job, indent=1, sort_keys=True).encode())
     typer.echo(f"{runner.value}: {len(job['pipelineSpec']['root']['dag']['tasks'])} tasks in {out}")
@@ -240,3 +248,19 @@ def submit(
     from tfx_pipeline.runners.vertex import submit_job
 
     typer.echo(submit_job(job, settings, schedule))
+
+
+@app.command()
+def schedule(
+    job: Annotated[Path, typer.Argument(metavar="JOB", help="What `xtr-tf pipeline compile` wrote.")],
+    config: ConfigOption = None,
+    overrides: Overrides = None,
+) -> None:
+    """Have Vertex AI run a compiled job again and again, when `vertex.schedule` says."""
+    settings = load_settings(config, overrides or [])
+    require(
+        bool(settings.vertex.schedule), "Set `vertex.schedule` to a time as cron writes it.", '""'
+    )
+    from tfx_pipeline.runners.vertex import submit_job
+
+    typer.echo(submit_job(job, settings, settings.vertex.schedule))

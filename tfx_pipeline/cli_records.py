@@ -81,10 +81,16 @@ def lineage(
 def _open(config: Path | None, root: Path | None, overrides: list[str]) -> Lineage:
     from tfx_pipeline.config import absolute, is_remote
 
-    place = str(root) if root else load_settings(config, overrides).root
+    settings = None if root else load_settings(config, overrides)
+    place = settings.root if settings else str(root)
     if is_remote(place):
+        vertex = settings.vertex if settings else None
+        runs = "https://console.cloud.google.com/vertex-ai/pipelines/runs"
+        if vertex and vertex.project:
+            runs += f"?project={vertex.project}"
         raise InputError(
-            f"Metadata of a pipeline in the cloud are Vertex AI's; look at its console. Received: {place}."
+            f"Vertex AI keeps the records of what it ran: runs, artifacts and lineage are at {runs}, and "
+            f"`google.cloud.aiplatform.PipelineJob.list` lists them. Received: {place}."
         )
     with needs_extra("The pipeline", "pipeline"):
         from tfx_pipeline.lineage import METADATA_FILE, Lineage

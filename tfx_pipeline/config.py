@@ -6,7 +6,6 @@ No TFX and no TensorFlow: a configuration is read, checked and shown without imp
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import posixpath
 from collections.abc import Mapping, Sequence
@@ -300,9 +299,3 @@ def is_remote(path: str) -> bool:
 def absolute(path: str) -> str:
     """A local path made absolute; a remote one as it is."""
     return path if is_remote(path) else str(Path(path).resolve())
-
-
-def content_hash(path: str) -> str:
-    """SHA-256 of a local file, so that caching sees it change; empty for what is remote or absent."""
-    file = Path(path)
-    return hashlib.sha256(file.read_bytes()).hexdigest() if not is_remote(path) and file.is_file() else ""

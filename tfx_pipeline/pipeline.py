@@ -51,7 +51,8 @@ from tfx_pipeline.components.pusher import PushOnceExecutor
 from tfx_pipeline.components.retrieval_evaluator import RetrievalEvaluator
 from tfx_pipeline.components.retriever_exporter import RetrieverExporter
 from tfx_pipeline.components.serving_validator import ServingValidator
-from tfx_pipeline.config import PipelineConfig, absolute, content_hash, is_remote, settings_to_json
+from tfx_pipeline.config import PipelineConfig, absolute, is_remote, settings_to_json
+from tfx_pipeline.content import content_hash
 from tfx_pipeline.data.example_gen import (
     CorpusExecutor,
     RecordExecutor,

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tfx_pipeline.code_version import COMPONENTS, code_of
-from tfx_pipeline.config import PipelineConfig, absolute, content_hash, is_remote
+from tfx_pipeline.config import PipelineConfig, absolute, is_remote
+from tfx_pipeline.content import content_hash
 from tfx_pipeline.data.sources import fingerprint, source_files
 from tfx_pipeline.lineage import Lineage
 from tfx_pipeline.withdrawal import newest_present, pushed_versions
@@ -145,7 +146,7 @@ def run_key(config: PipelineConfig, dag: Dag, lineage: Lineage) -> str:
         patterns.append(judged.train)
         initial = config.run.training.initial_encoder
         depends["vocabulary"] = content_hash(config.vocabulary)
-        depends["initial"] = content_hash(str(Path(absolute(initial), MANIFEST_FILE))) if initial else ""
+        depends["initial"] = content_hash(f"{absolute(initial)}/{MANIFEST_FILE}") if initial else ""
         depends["warm_start"] = _encoder_of(lineage) if config.warm_start == "latest" else ""
     else:
         components -= set(_TRAINS)

@@ -6,6 +6,8 @@ Only values: neither TFX nor a cloud library is imported.
 from __future__ import annotations
 
 import dataclasses
+import math
+import re
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -20,7 +22,9 @@ class WorkerPool:
         machine: Type of machine, such as `ct5lp-hightpu-4t`, `cloud-tpu` or `a2-highgpu-8g`.
         accelerator: Such as `NVIDIA_TESLA_A100` or `TPU_V3`; empty where the machine's type says it.
         accelerator_count: How many a machine has.
-        tpu_topology: Of machines such as `ct5lp-hightpu-4t`, for example `2x2`.
+        tpu_topology: Of machines such as `ct5lp-hightpu-4t`, for example `2x2`; that of one machine, for
+            TensorFlow trains on the TPUs of several only from one process that drives them all.
+        disk_gb: Disk of a machine; 0 for Vertex AI's default.
         replicas: How many machines.
         image: Container with the accelerator's TensorFlow; empty takes the pipeline's own.
     """
@@ -31,6 +35,7 @@ class WorkerPool:
     tpu_topology: str = ""
     replicas: int = 1
     image: str = ""
+    disk_gb: int = 0
 
     RENAMED: ClassVar[Mapping[str, str]] = {"accelerators": "accelerator_count"}
 
@@ -42,6 +47,16 @@ class WorkerPool:
             "A worker pool has both `accelerator` and `accelerator_count`, or neither.",
             (self.accelerator, self.accelerator_count),
         )
+        require(self.disk_gb == 0 or self.disk_gb >= 100, "`disk_gb` must be at least 100.", self.disk_gb)
+        chips = re.search(r"-(\d+)t$", self.machine)
+        if chips and self.tpu_topology:
+            count = math.prod(int(side) for side in re.findall(r"\d+", self.tpu_topology))
+            require(
+                count == int(chips[1]) and self.replicas == 1,
+                f"A worker pool of TPUs is one machine: `tpu_topology` of `{self.machine}` has {chips[1]} "
+                "chips, and `replicas` is 1.",
+                (self.tpu_topology, self.replicas),
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +92,10 @@ class VertexConfig:
         network: A network peered with Vertex AI; empty for none.
         training: Worker pools of the training job, the chief's first.
         dataflow: Workers of the Beam components.
+        retries: How often a task that failed is tried again; training continues from its checkpoints.
+        training_timeout_hours: After which the training job is ended; 0 for Vertex AI's default, a week.
+        schedule: When `xtr-tf pipeline schedule` has the job run, as cron writes it, with a time zone before
+            it if need be: `TZ=Europe/Berlin 0 3 * * *`.
         cpu_limit: Cores of the container that builds, exports, evaluates or serves an index.
         memory_gb: Its memory; it holds an index several times over while it writes one.
     """
@@ -88,6 +107,9 @@ class VertexConfig:
     network: str = ""
     training: tuple[WorkerPool, ...] = (WorkerPool(),)
     dataflow: DataflowConfig = dataclasses.field(default_factory=DataflowConfig)
+    retries: int = 2
+    training_timeout_hours: float = 0.0
+    schedule: str = ""
     cpu_limit: float = 16.0
     memory_gb: float = 64.0
 
@@ -97,3 +119,5 @@ class VertexConfig:
         require(len(self.training) >= 1, "`vertex.training` needs a worker pool.", self.training)
         for name in ("cpu_limit", "memory_gb"):
             require(getattr(self, name) > 0, f"`vertex.{name}` must be positive.", getattr(self, name))
+        for name in ("retries", "training_timeout_hours"):
+            require(getattr(self, name) >= 0, f"`vertex.{name}` must not be negative.", getattr(self, name))

@@ -35,6 +35,9 @@ def test_versions_are_the_locked_ones(repository: Path, dockerfile: str) -> None
     assert beam
     assert f"FROM apache/beam_python{python}_sdk:{beam[1]} AS beam" in dockerfile
     assert f"FROM python:{python}-slim" in dockerfile
+    tensorflow = re.search(r"^tensorflow==([\d.]+)", lock, re.MULTILINE)
+    assert tensorflow
+    assert re.search(rf"tensorflow-tpu=={tensorflow[1]} --hash=sha256:[0-9a-f]{{64}}", dockerfile)
 
 
 def test_the_image_tells_its_revision(dockerfile: str, monkeypatch: pytest.MonkeyPatch) -> None:

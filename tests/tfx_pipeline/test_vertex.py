@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.support.processes import call_command
 from tfx_pipeline.config import PipelineConfig, load_pipeline_config
 from xtr_tf.errors import InputError
 
@@ -111,6 +112,18 @@ def test_containers_run_our_image_and_the_right_executor(executors: dict[str, An
     assert (index["cpuLimit"], index["memoryLimit"]) == (32, 120)
 
 
+def test_what_runs_in_containers_is_tried_again(job: dict[str, Any], executors: dict[str, Any]) -> None:
+    from google.protobuf import json_format
+    from kfp.pipeline_spec import pipeline_spec_pb2
+
+    tasks = job["pipelineSpec"]["root"]["dag"]["tasks"]
+    retried = {name for name, task in tasks.items() if "retryPolicy" in task}
+    assert retried == {name for name, executor in executors.items() if "container" in executor}
+    policy = pipeline_spec_pb2.PipelineTaskSpec.RetryPolicy()
+    json_format.ParseDict(tasks["IndexBuilder"]["retryPolicy"], policy)
+    assert (policy.max_retry_count, policy.backoff_duration.seconds) == (2, 60)
+
+
 def test_resolvers_look_for_the_right_types(executors: dict[str, Any]) -> None:
     filters = {
         (name, key): query["filter"]
@@ -133,6 +146,11 @@ def test_training_is_a_custom_job_on_the_worker_pools(job: dict[str, Any]) -> No
     assert pool["machine_spec"] == {"machine_type": "ct5lp-hightpu-4t", "tpu_topology": "2x2"}
     assert pool["container_spec"]["image_uri"].endswith("pipeline-tpu:1")
     assert training["job_spec"]["service_account"].startswith("pipeline@")
+    assert training["job_spec"]["scheduling"] == {"timeout": "259200s"}
+    # The paper's recipe, not the defaults.
+    assert (given["run"]["training"]["batch_size"], given["run"]["loss"]["k_train"]) == (256, 256)
+    assert given["run"]["training"]["dtype"] == "mixed_bfloat16"
+    assert given["run"]["encoder"]["dtype"] == "float32"
     assert given["run"]["training"]["distribution"] == "tpu"
     # Google's own message knows every field.
     from google.cloud.aiplatform_v1.types import CustomJobSpec
@@ -233,6 +251,7 @@ def test_the_refresh_dag_trains_nothing(config: PipelineConfig) -> None:
     ("override", "message"),
     [
         ("vertex.project=''", "Vertex AI needs `vertex.project`"),
+        ("vertex.training=[{machine: ct5lp-hightpu-4t, tpu_topology: 4x4}]", r"one machine.*\('4x4', 1\)"),
         ("root=out/pipeline", "set `root` to a `gs://` path"),
         ("corpus.folder=data", "set `corpus.folder` to a `gs://` path"),
         ("run.tokenizer.model=spiece.model", "set `run.tokenizer.model` to a `gs://` path"),
@@ -274,3 +293,29 @@ def test_submitting_without_an_account(
         submit_job(tmp_path / "other.json", config)
     with pytest.raises(InputError, match=r"Received: .*absent.json \(FileNotFoundError\)"):
         submit_job(tmp_path / "absent.json", config)
+
+
+def test_records_of_a_pipeline_in_the_cloud_are_asked_for_there(repository: Path) -> None:
+    from tfx_pipeline.cli_records import status
+
+    example = repository / "examples" / "configs" / "vertex_pipeline.yaml"
+    with pytest.raises(InputError, match=r"pipelines/runs\?project=my-project.*Received: gs://my-bucket"):
+        status(config=example)
+
+
+def test_the_whole_configuration_is_shown(repository: Path, tmp_path: Path) -> None:
+    shown = call_command("config", "show", repository / "examples" / "configs" / "vertex_pipeline.yaml")
+    assert shown.returncode == 0
+    (tmp_path / "shown.yaml").write_text(shown.stdout)
+    again = load_pipeline_config(tmp_path / "shown.yaml")
+    assert again == load_pipeline_config(repository / "examples" / "configs" / "vertex_pipeline.yaml")
+    assert again.run.training.batch_size == 256
+
+
+def test_a_schedule_is_part_of_the_configuration(job_file: Path, repository: Path, tmp_path: Path) -> None:
+    example = repository / "examples" / "configs" / "vertex_pipeline.yaml"
+    nobody = {"GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "none.json")}
+    asked = call_command("pipeline", "schedule", job_file, "--config", example, **nobody)
+    assert "does not know who is asking" in asked.stderr
+    never = call_command("pipeline", "schedule", job_file, "--config", example, "--set", "vertex.schedule=''")
+    assert "Set `vertex.schedule`" in never.stderr

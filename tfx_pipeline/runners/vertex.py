@@ -58,6 +58,7 @@ def compile_for_vertex(config: PipelineConfig, dag: Dag = "full") -> dict[str, A
     )
     job: dict[str, Any] = runner.run(pipeline, write_out=False)
     _look_for_own_types(job)
+    _retry(job, vertex.retries)
     return job
 
 
@@ -99,6 +100,8 @@ def _trainer(*, vertex: VertexConfig, custom_config: dict[str, Any], **given: An
         job_spec["service_account"] = vertex.service_account
     if vertex.network:
         job_spec["network"] = vertex.network
+    if vertex.training_timeout_hours:
+        job_spec["scheduling"] = {"timeout": f"{round(vertex.training_timeout_hours * 3600)}s"}
     custom_job = {
         constants.ENABLE_VERTEX_KEY: True,
         constants.VERTEX_REGION_KEY: vertex.region,
@@ -113,11 +116,14 @@ def _worker_pool(pool: WorkerPool, vertex: VertexConfig) -> dict[str, Any]:
         machine |= {"accelerator_type": pool.accelerator, "accelerator_count": pool.accelerator_count}
     if pool.tpu_topology:
         machine["tpu_topology"] = pool.tpu_topology
-    return {
+    given: dict[str, Any] = {
         "machine_spec": machine,
         "replica_count": pool.replicas,
         "container_spec": {"image_uri": pool.image or vertex.image},
     }
+    if pool.disk_gb:
+        given["disk_spec"] = {"boot_disk_type": "pd-ssd", "boot_disk_size_gb": pool.disk_gb}
+    return given
 
 
 def _give_memory(pipeline: Pipeline, vertex: VertexConfig) -> None:
@@ -138,6 +144,18 @@ def _look_for_own_types(job: dict[str, Any]) -> None:
             for kind in OWN_TYPES:
                 if f"title: {kind.TYPE_NAME}\n" in schema:
                     query["filter"] = query["filter"].replace(_ANY_TYPE, f'schema_title="{kind.TYPE_NAME}"')
+
+
+def _retry(job: dict[str, Any], count: int) -> None:
+    """Has tasks that failed in a container tried again, after a minute, then two, and so on."""
+    if not count:
+        return
+    specification = job["pipelineSpec"]
+    policy = {"maxRetryCount": count, "backoffDuration": "60s", "backoffFactor": 2.0}
+    for name, task in specification["root"]["dag"]["tasks"].items():
+        label = specification["components"][task.get("componentRef", {}).get("name", name)]["executorLabel"]
+        if "container" in specification["deploymentSpec"]["executors"][label]:
+            task["retryPolicy"] = dict(policy)
 
 
 def _check(config: PipelineConfig) -> None:
