@@ -6,7 +6,7 @@ WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-index bench-serve bench-search bench-model claims gate-trial pin-images first-day bench-api
+.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-input bench-index bench-serve bench-search bench-model claims gate-trial pin-images first-day bench-api
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ bench-encode: setup parity-env ## Compare the encoder's speed with transformers 
 
 bench-train: setup parity-env ## Compare the training step's speed and memory with torch
 	@$(PYTHON) -W ignore benchmarks/train/run.py $(ARGS)
+
+bench-input: setup ## Compare the training input's speed on one core with reading by Python
+	@$(PYTHON) -W ignore benchmarks/input/run.py $(ARGS)
 
 bench-serve: setup ## Measure latency, load, batching and swaps of the server next to in-process calls
 	@$(PYTHON) -W ignore benchmarks/serve/run.py $(ARGS)

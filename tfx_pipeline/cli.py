@@ -258,9 +258,7 @@ def schedule(
 ) -> None:
     """Have Vertex AI run a compiled job again and again, when `vertex.schedule` says."""
     settings = load_settings(config, overrides or [])
-    require(
-        bool(settings.vertex.schedule), "Set `vertex.schedule` to a time as cron writes it.", '""'
-    )
+    require(bool(settings.vertex.schedule), "Set `vertex.schedule` to a time as cron writes it.", '""')
     from tfx_pipeline.runners.vertex import submit_job
 
     typer.echo(submit_job(job, settings, settings.vertex.schedule))

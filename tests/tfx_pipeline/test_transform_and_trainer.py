@@ -116,6 +116,26 @@ def test_batches_of_ids_are_those_of_texts(folder: Path, tiny_corpus) -> None:
             assert np.array_equal(same_keys(a), same_keys(b))
 
 
+def test_ids_are_read_by_tensorflow_and_texts_by_python(folder: Path, tiny_corpus) -> None:
+    """Hosts of a TPU that run no Python of ours can make the batches of the first kind only."""
+    tokenizer = tiny_corpus.tokenizer
+    tokenized = SourceConfig(str(folder / "Split-train" / "*"), "tokenized")
+    ids = TokenizedData(DataConfig(train=(tokenized,), hard_negatives=2), tokenizer.config, seed=3)
+    texts = TrainingData(DataConfig(train=(SourceConfig(str(folder / "texts.jsonl")),)), seed=3)
+    assert python_operations(batch_dataset(ids, tokenizer, 6, range(5))) == set()
+    assert python_operations(batch_dataset(texts, tokenizer, 6, range(5))) == {"PyFuncStateless"}
+
+
+def python_operations(dataset: tf.data.Dataset) -> set[str]:
+    """The operations of a dataset's graph, and of the functions in it, that call Python."""
+    graph = tf.compat.v1.GraphDef.FromString(
+        tf.raw_ops.DatasetToGraphV2(input_dataset=dataset._variant_tensor).numpy()
+    )
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    assert {"ZipDataset", "ParallelMapDatasetV2"} & {node.op for node in nodes}
+    return {node.op for node in nodes if "PyFunc" in node.op}
+
+
 def same_keys(batch: Any) -> np.ndarray:
     """`[B, P, documents, 3]`: which fingerprints of positives and documents are equal, and not none."""
     positives, documents = batch.positive_keys.numpy()[:, :, None], batch.document_keys.numpy()[None, None]

@@ -20,7 +20,7 @@ Overrides = Annotated[
 
 
 #: Configurations of other packages: a key that only such a file has, and what reads the file.
-OTHER_KINDS: dict[str, Callable[[Path, list[str]], Any]] = {}
+OTHER_KINDS: dict[str, Callable[[Path | None, list[str]], Any]] = {}
 
 
 @app.command()
@@ -31,7 +31,9 @@ def show(file: ConfigFile = None, overrides: Overrides = None) -> None:
     from xtr_tf.config.loading import load_config, read_yaml, to_mapping
 
     content = read_yaml(file) if file else {}
-    load = next((load for key, load in OTHER_KINDS.items() if key in content), load_config)
+    load: Callable[[Path | None, list[str]], Any] = load_config
+    for key, other in OTHER_KINDS.items():
+        load = other if key in content else load
     typer.echo(yaml.safe_dump(to_mapping(load(file, overrides or [])), sort_keys=False), nl=False)
 
 

@@ -21,8 +21,6 @@ _LENGTH_MULTIPLE = 16
 class Batch(NamedTuple):
     """What one device trains on in one step, `B` queries with `H` hard negatives each.
 
-    Tensors in a dataset, arrays where it was tokenized beforehand.
-
     Attributes:
         query_ids: `[B, n]` int32.
         document_ids: `[B + B·H, m]` int32, as laid out by `TextBatch`; a missing negative is all
@@ -32,11 +30,11 @@ class Batch(NamedTuple):
         teacher_scores: `[B, 1 + H]` float32.
     """
 
-    query_ids: tf.Tensor | np.ndarray
-    document_ids: tf.Tensor | np.ndarray
-    positive_keys: tf.Tensor | np.ndarray
-    document_keys: tf.Tensor | np.ndarray
-    teacher_scores: tf.Tensor | np.ndarray
+    query_ids: tf.Tensor
+    document_ids: tf.Tensor
+    positive_keys: tf.Tensor
+    document_keys: tf.Tensor
+    teacher_scores: tf.Tensor
 
 
 class TaughtTexts(NamedTuple):
@@ -58,8 +56,8 @@ class MixedBatch(NamedTuple):
     taught: TaughtTexts
 
 
-class BatchSource(Protocol):
-    """A stream of examples: `TrainingData`, which gives texts, or `TokenizedData`, which gives ids.
+class TensorSource(Protocol):
+    """A stream of examples that TensorFlow's own operations read: `TokenizedData`.
 
     Attributes:
         hard_negatives: `H`.
@@ -69,9 +67,12 @@ class BatchSource(Protocol):
     hard_negatives: int
     max_positives: int
 
-    def batch(self, position: int, size: int) -> TextBatch | Batch:
-        """The `size` examples from a position of the stream on."""
+    def batches(self, starts: np.ndarray, size: int) -> tf.data.Dataset:
+        """A dataset of `Batch`, each of the `size` examples from a position of the stream on."""
         ...
+
+
+BatchSource = TrainingData | TensorSource
 
 
 def batch_dataset(
@@ -101,33 +102,46 @@ def batch_dataset(
     Returns:
         A deterministic dataset of `Batch`.
     """
+    places = [(step, device) for step in steps for device in devices]
+    starts = np.array([(step * device_count + device) * batch_size for step, device in places], np.int64)
+    if isinstance(data, TrainingData):
+        batches = _text_batches(data, tokenizer, starts, batch_size)
+    else:
+        batches = data.batches(starts, batch_size)
     documents = batch_size * (1 + data.hard_negatives)
-    tokenized = not isinstance(data, TrainingData)
-    lengths = tokenizer.config
-    # In the order of `TextBatch` and `Batch`.
-    layout: list[tuple[tf.DType, list[int]]] = [
-        (tf.int32, [batch_size, lengths.query_length]) if tokenized else (tf.string, [batch_size]),
-        (tf.int32, [documents, lengths.document_length]) if tokenized else (tf.string, [documents]),
-        (tf.int32, [batch_size, data.max_positives, 3, 2]),
-        (tf.int32, [documents, 3, 2]),
-        (tf.float32, [batch_size, 1 + data.hard_negatives]),
-    ]
+    shapes = Batch(
+        [batch_size, tokenizer.config.query_length],
+        [documents, tokenizer.config.document_length],
+        [batch_size, data.max_positives, 3, 2],
+        [documents, 3, 2],
+        [batch_size, 1 + data.hard_negatives],
+    )
 
-    def read(run: np.ndarray) -> list[np.ndarray]:
-        step, device = divmod(int(run), len(devices))
-        position = (steps[step] * device_count + devices[device]) * batch_size
-        return list(data.batch(position, batch_size))
-
-    def batch(run: tf.Tensor) -> Batch:
-        values = tf.numpy_function(read, [run], [dtype for dtype, _ in layout], stateful=False)
-        shaped = [tf.ensure_shape(value, shape) for value, (_, shape) in zip(values, layout, strict=True)]
-        ids = Batch(*shaped) if tokenized else _tokenize(tokenizer, TextBatch(*shaped))
+    def shaped(batch: Batch) -> Batch:
+        ids = Batch(*(tf.ensure_shape(value, shape) for value, shape in zip(batch, shapes, strict=True)))
         if static_shapes:
             return ids
         return ids._replace(query_ids=_cut(ids.query_ids), document_ids=_cut(ids.document_ids))
 
-    runs = tf.data.Dataset.range(len(steps) * len(devices))
-    return runs.map(batch, num_parallel_calls=2, deterministic=True).prefetch(4)
+    return batches.map(shaped).prefetch(4)
+
+
+def _text_batches(
+    data: TrainingData, tokenizer: Tokenizer, starts: np.ndarray, batch_size: int
+) -> tf.data.Dataset:
+    """Batches of texts, read by Python and tokenized by TensorFlow."""
+    # In the order of `TextBatch`.
+    dtypes = [tf.string, tf.string, tf.int32, tf.int32, tf.float32]
+
+    def read(start: np.ndarray) -> list[np.ndarray]:
+        return list(data.batch(int(start), batch_size))
+
+    def batch(start: tf.Tensor) -> Batch:
+        values = tf.numpy_function(read, [start], dtypes, stateful=False)
+        texts = [tf.ensure_shape(value, [None]) for value in values[:2]]
+        return _tokenize(tokenizer, TextBatch(*texts, *values[2:]))
+
+    return tf.data.Dataset.from_tensor_slices(starts).map(batch, num_parallel_calls=2, deterministic=True)
 
 
 def taught_dataset(

@@ -16,6 +16,7 @@ import numpy as np
 from xtr_tf.collections.bad_records import BadRecords
 from xtr_tf.config.training import DataConfig
 from xtr_tf.errors import InputError
+from xtr_tf.training.data.draws import draw
 from xtr_tf.training.data.examples import ExampleSource, TrainingExample
 from xtr_tf.training.data.sources import open_source
 
@@ -45,14 +46,28 @@ class Sampler:
         self._round = functools.lru_cache(maxsize=2 * len(self._members))(self._shuffled_round)
         self._order = functools.lru_cache(maxsize=2)(self._shuffled_order)
 
-    def __call__(self, position: int) -> tuple[int, int]:
-        """The example at `position` of the stream, and how often it has come before."""
-        epoch, slot = divmod(position, int(self._ends[-1]))
-        draw = self._order(epoch)[slot]
-        language = int(np.searchsorted(self._ends, draw, side="right"))
-        within = epoch * self._draws[language] + draw - (self._ends[language] - self._draws[language])
-        visit, place = divmod(int(within), len(self._members[language]))
-        return int(self._round(language, visit)[place]), visit
+    def __call__(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The examples at some positions of the stream, and how often each has come before, int64."""
+        epochs, slots = np.divmod(np.asarray(positions, np.int64), self._ends[-1])
+        examples, visits = np.empty_like(slots), np.empty_like(slots)
+        for epoch in np.unique(epochs):
+            rows = np.flatnonzero(epochs == epoch)
+            examples[rows], visits[rows] = self._in_epoch(int(epoch), slots[rows])
+        return examples, visits
+
+    def _in_epoch(self, epoch: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        draws = self._order(epoch)[slots]
+        examples, visits = np.empty_like(draws), np.empty_like(draws)
+        languages = np.searchsorted(self._ends, draws, side="right")
+        for language in np.unique(languages):
+            rows = np.flatnonzero(languages == language)
+            first = self._ends[language] - self._draws[language]
+            within = epoch * self._draws[language] + draws[rows] - first
+            visits[rows], places = np.divmod(within, len(self._members[language]))
+            for visit in np.unique(visits[rows]):
+                same = visits[rows] == visit
+                examples[rows[same]] = self._round(int(language), int(visit))[places[same]]
+        return examples, visits
 
     def _shuffled_order(self, epoch: int) -> np.ndarray:
         return np.random.default_rng([self._seed, 0, epoch]).permutation(self._ends[-1])
@@ -136,12 +151,13 @@ class TrainingData:
 
     def example_id(self, position: int) -> str:
         """Names the example at a position of the stream: its source, and its id or query."""
-        source, example = self._example(self._sampler(position)[0])
+        source, example = self._example(int(self._sampler(np.array([position]))[0][0]))
         return f"{source.name}: {example.id or example.query}"
 
     def batch(self, position: int, size: int) -> TextBatch:
         """The `size` examples from a position of the stream on."""
-        rows = [self._choose(p) for p in range(position, position + size)]
+        places = self._sampler(np.arange(position, position + size))
+        rows = [self._choose(int(index), int(visit)) for index, visit in zip(*places, strict=True)]
         columns = range(1 + self.hard_negatives)
         # Positives of all rows, then the negatives of each row in turn.
         chosen = [row[0] for row in rows] + [document for row in rows for document in row[1:]]
@@ -158,14 +174,13 @@ class TrainingData:
         source = self._sources[number]
         return source, source[index - int(self._ends[number]) + len(source)]
 
-    def _choose(self, position: int) -> list[_Chosen]:
+    def _choose(self, index: int, visit: int) -> list[_Chosen]:
         """One positive and `H` negatives; each visit of an example draws again."""
-        index, visit = self._sampler(position)
         source, example = self._example(index)
-        random = np.random.default_rng([self._seed, 2, index, visit])
-        positive = int(random.integers(len(example.positives)))
+        draws = draw(self._seed, np.int64(index), np.int64(visit), np.arange(1 + len(example.negatives)))
+        positive = int(draws[0] % len(example.positives))
         count = min(self.hard_negatives, len(example.negatives))
-        negatives = len(example.positives) + random.permutation(len(example.negatives))[:count]
+        negatives = len(example.positives) + np.argsort(draws[1:], kind="stable")[:count]
         missing = [_Chosen.missing(source, example)] * (self.hard_negatives - count)
         chosen = [_Chosen.of(source, example, index) for index in (positive, *negatives.tolist())]
         return [*chosen, *missing]

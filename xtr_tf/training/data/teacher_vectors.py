@@ -161,7 +161,7 @@ class TaughtStream:
 
     def _visited(self, position: int, size: int) -> list[tuple[TeacherVectors, int]]:
         visited = []
-        for index in (self._sampler(p)[0] for p in range(position, position + size)):
+        for index in self._sampler(np.arange(position, position + size))[0].tolist():
             number = int(np.searchsorted(self._ends, index, side="right"))
             store = self._stores[number]
             visited.append((store, index - int(self._ends[number]) + len(store)))

@@ -8,6 +8,7 @@ the float feature `positive_scores`. The TFX pipeline's Transform writes them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -21,11 +22,22 @@ from xtr_tf.config.model import TokenizerConfig
 from xtr_tf.config.training import DataConfig, SourceConfig
 from xtr_tf.errors import InputError
 from xtr_tf.training.data.batches import Batch
+from xtr_tf.training.data.draws import draw
 from xtr_tf.training.data.sampling import Sampler
 from xtr_tf.training.data.sources import find_paths
 from xtr_tf.training.data.tfrecords import TFRecordFile
 
+_RECORDS_AT_ONCE = 256
 _FEATURES = {"language", "query_tokens", "positive_tokens", "positive_keys", "positive_scores"}
+
+_NUMBERS, _SCORES = (
+    tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64) for dtype in (tf.int64, tf.float32)
+)
+_SPECIFICATION = {
+    "query_tokens": _NUMBERS,
+    **{f"{kind}_{name}": _NUMBERS for kind in ("positive", "negative") for name in ("tokens", "keys")},
+    **{f"{kind}_scores": _SCORES for kind in ("positive", "negative")},
+}
 
 
 class TokenizedDocuments(NamedTuple):
@@ -69,6 +81,10 @@ def read_tokenized(source: SourceConfig, tokenizer: TokenizerConfig) -> Iterator
 class TokenizedData:
     """The tokenized training sets of a run, in the order in which `TrainingData` gives texts.
 
+    Read, parsed and sampled by TensorFlow's own operations, so that hosts which run no Python of ours can
+    feed their accelerators. All ids are held in memory, without padding; while they are parsed, once, so are
+    the records, and eight bytes per id and padding.
+
     Args:
         config: Which sets, and how they are mixed; all of the format `tokenized`.
         tokenizer: The lengths that the examples were tokenized to.
@@ -82,82 +98,181 @@ class TokenizedData:
         self._tokenizer = tokenizer
         self._seed = seed
         self.hard_negatives = config.hard_negatives
+        self._paths = _files(config)
+        languages: list[np.ndarray] = []
         self.max_positives = 1
-        self._records: list[tuple[TFRecordFile, int]] = []  # read when asked for
-        languages: list[str] = []
-        for path in _files(config):
-            file = TFRecordFile(path, BadRecords(limit=0))
-            for number in range(len(file)):
-                self._records.append((file, number))
-                features = _parse_first(file[number], path)
-                languages.append(_text(features, "language"))
-                positives = len(features["positive_scores"].float_list.value)
-                self.max_positives = max(self.max_positives, positives)
-        if not self._records:
+        for path in self._paths:
+            found, positives = _look_at(path)
+            languages.append(found)
+            self.max_positives = max(self.max_positives, positives)
+        self._size = sum(len(part) for part in languages)
+        if not self._size:
             raise InputError(
                 "There are no training examples; set `data.train` to sets that have some. "
                 f"Received: {[source.path for source in config.train]}."
             )
         _check_lengths(self._features(0), tokenizer)
-        self._sampler = Sampler(np.array(languages), config.language_temperature, seed)
+        self._sampler = Sampler(np.concatenate(languages), config.language_temperature, seed)
 
     def __len__(self) -> int:
-        return len(self._records)
+        return self._size
 
     def example_id(self, position: int) -> str:
         """Names the example at a position of the stream."""
-        return _text(self._features(self._sampler(position)[0]), "id")
+        return _text(self._features(int(self._sampler(np.array([position]))[0][0])), "id")
 
-    def batch(self, position: int, size: int) -> Batch:
-        """The `size` examples from a position of the stream on."""
-        rows = [self._choose(p) for p in range(position, position + size)]
-        # Positives of all rows, then the negatives of each row in turn, as in `TextBatch`.
-        chosen = [row.documents for row in rows]
-        return Batch(
-            query_ids=np.stack([row.query_ids for row in rows]),
-            document_ids=np.concatenate([_first(chosen, "ids"), _rest(chosen, "ids")]),
-            positive_keys=np.stack([row.positive_keys for row in rows]),
-            document_keys=np.concatenate([_first(chosen, "keys"), _rest(chosen, "keys")]),
-            teacher_scores=np.stack([documents.scores for documents in chosen]),
+    def batches(self, starts: np.ndarray, size: int) -> tf.data.Dataset:
+        """Batches of `size` consecutive examples of the stream.
+
+        Args:
+            starts: Position of each batch's first example.
+            size: Examples of a batch.
+
+        Returns:
+            A deterministic dataset of `Batch`, at the tokenizer's lengths.
+        """
+        positions = np.asarray(starts, np.int64)[:, None] + np.arange(size)
+        examples, visits = (part.astype(np.int32) for part in self._sampler(positions.ravel()))
+        plan = tf.data.Dataset.from_tensor_slices(
+            (examples.reshape(positions.shape), visits.reshape(positions.shape))
+        )
+        # One element with every example, which all batches share: parsed once, a batch is a few gathers.
+        parsed = self._records().batch(self._size).map(self._parse_all).cache().repeat()
+        together = tf.data.Dataset.zip((plan, parsed))
+        return together.map(
+            lambda place, parsed: self._batch(_Parsed(*parsed), *place),
+            num_parallel_calls=2,
+            deterministic=True,
         )
 
-    def _choose(self, position: int) -> _Row:
-        """One positive and `H` negatives; each visit of an example draws again."""
-        index, visit = self._sampler(position)
-        features = self._features(index)
+    def _parse_all(self, records: tf.Tensor) -> tuple:
+        features = tf.io.parse_example(records, _SPECIFICATION)
+        queries = features["query_tokens"].to_tensor(shape=[None, self._tokenizer.query_length])
         length = self._tokenizer.document_length
-        positives, negatives = (_documents(features, kind, length) for kind in ("positive", "negative"))
-        random = np.random.default_rng([self._seed, 2, index, visit])
-        positive = random.integers(len(positives.scores))
-        count = min(self.hard_negatives, len(negatives.scores))
-        chosen = random.permutation(len(negatives.scores))[:count]
-        missing = self.hard_negatives - count
-        keys = np.zeros([self.max_positives, 3, 2], np.int32)
-        keys[: len(positives.keys)] = positives.keys
-        documents = TokenizedDocuments(
-            ids=_padded(positives.ids[positive], negatives.ids[chosen], missing),
-            keys=_padded(positives.keys[positive], negatives.keys[chosen], missing),
-            scores=np.concatenate(
-                [
-                    positives.scores[positive : positive + 1],
-                    negatives.scores[chosen],
-                    np.full(missing, np.nan, np.float32),
-                ]
-            ),
+        kinds = (_ParsedDocuments.of(features, kind, length) for kind in ("positive", "negative"))
+        return (tf.cast(queries, tf.int32), *map(tuple, kinds))
+
+    def _batch(self, parsed: _Parsed, examples: tf.Tensor, visits: tf.Tensor) -> Batch:
+        """Draws one positive and `H` negatives of each example, as `TrainingData` does of texts."""
+        positives, negatives = _ParsedDocuments(*parsed.positives), _ParsedDocuments(*parsed.negatives)
+        examples, visits = (tf.cast(part, tf.int64)[:, None] for part in (examples, visits))
+        counts = negatives.count(examples)
+        first = draw(self._seed, examples, visits, tf.zeros_like(examples)) % positives.count(examples)
+        places = tf.range(tf.maximum(tf.reduce_max(counts), self.hard_negatives))[None, :]
+        draws = draw(self._seed, examples, visits, 1 + places)
+        others = tf.argsort(tf.where(places < counts, draws, draws.dtype.max), stable=True)
+        others = tf.cast(others, tf.int64)[:, : self.hard_negatives]
+        every = tf.range(self.max_positives, dtype=tf.int64)[None, :]
+        known = positives.find(examples, every)
+        chosen = [(positives, positives.find(examples, first)), (negatives, negatives.find(examples, others))]
+        length = self._tokenizer.document_length
+        ids = [documents.ids(tf.reshape(found, [-1]), length) for documents, found in chosen]
+        keys = [tf.gather(documents.keys, tf.reshape(found, [-1])) for documents, found in chosen]
+        scores = [tf.gather(documents.scores, found) for documents, found in chosen]
+        return Batch(
+            query_ids=tf.gather(parsed.query_ids, examples[:, 0]),
+            document_ids=tf.concat(ids, axis=0),
+            positive_keys=tf.reshape(tf.gather(positives.keys, known), [-1, self.max_positives, 3, 2]),
+            document_keys=tf.reshape(tf.concat(keys, axis=0), [-1, 3, 2]),
+            teacher_scores=tf.concat(scores, axis=1),
         )
-        return _Row(np.array(features["query_tokens"].int64_list.value, np.int32), documents, keys)
+
+    def _records(self) -> tf.data.Dataset:
+        """Every record, in the order of the files."""
+        return functools.reduce(tf.data.Dataset.concatenate, map(_open, self._paths))
 
     def _features(self, index: int) -> dict:
-        file, number = self._records[index]
-        return _parse(file[number])
+        (record,) = self._records().skip(index).take(1).as_numpy_iterator()
+        return _parse(record)
 
 
-class _Row(NamedTuple):
-    """An example in its place: its query, the positive and negatives drawn, keys of all positives."""
+class _Parsed(NamedTuple):
+    """Every example: `[E, n]` query ids, and the fields of two `_ParsedDocuments`."""
 
-    query_ids: np.ndarray
-    documents: TokenizedDocuments
-    positive_keys: np.ndarray
+    query_ids: tf.Tensor
+    positives: tuple
+    negatives: tuple
+
+
+class _ParsedDocuments(NamedTuple):
+    """The positives or the negatives of all examples, `D` of them, and one that stands for a missing one.
+
+    Attributes:
+        tokens: Ids of all documents one after the other, without padding, int32.
+        ends: Where in `tokens` each document begins, and the last one ends, `[D + 2]` int64.
+        first: The first document of each example, and the end, `[E + 1]` int64.
+        keys: `[D + 1, 6]` int32, zeros at the missing one.
+        scores: `[D + 1]` float32, NaN at the missing one.
+    """
+
+    tokens: tf.Tensor
+    ends: tf.Tensor
+    first: tf.Tensor
+    keys: tf.Tensor
+    scores: tf.Tensor
+
+    @classmethod
+    def of(cls, features: dict, kind: str, length: int) -> _ParsedDocuments:
+        scores = features[f"{kind}_scores"]
+        padded = tf.reshape(features[f"{kind}_tokens"].flat_values, [-1, length])
+        lengths = tf.math.count_nonzero(padded, axis=1)
+        ends = tf.concat([[0], tf.cumsum(lengths)], axis=0)
+        keys = tf.cast(tf.reshape(features[f"{kind}_keys"].flat_values, [-1, 6]), tf.int32)
+        return cls(
+            tf.cast(tf.boolean_mask(padded, padded != 0), tf.int32),
+            tf.concat([ends, ends[-1:]], axis=0),
+            scores.row_splits,
+            tf.pad(keys, [[0, 1], [0, 0]]),
+            tf.concat([scores.flat_values, [float("nan")]], axis=0),
+        )
+
+    def count(self, examples: tf.Tensor) -> tf.Tensor:
+        """How many documents examples have."""
+        return tf.gather(self.first, examples + 1) - tf.gather(self.first, examples)
+
+    def find(self, examples: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
+        """Documents by their numbers in their examples, or the missing one; the shapes broadcast."""
+        there = numbers < self.count(examples)
+        return tf.where(there, tf.gather(self.first, examples) + numbers, self.first[-1])
+
+    def ids(self, documents: tf.Tensor, length: int) -> tf.Tensor:
+        """`[documents, length]` ids, padded."""
+        every = tf.RaggedTensor.from_row_splits(self.tokens, self.ends, validate=False)
+        return tf.gather(every, documents).to_tensor(shape=[None, length])
+
+
+def _open(path: Path) -> tf.data.Dataset:
+    return tf.data.TFRecordDataset(str(path), "GZIP" if path.suffix == ".gz" else "")
+
+
+def _look_at(path: Path) -> tuple[np.ndarray, int]:
+    """The language of each record of a file, and the most positives that one has."""
+    looked_at = {name: _SPECIFICATION[name] for name in ("positive_scores", "query_tokens")}
+    looked_at |= {"language": tf.io.FixedLenFeature([], tf.string)}
+    languages, most = [np.zeros(0, str)], 1
+    try:
+        for records in _open(path).batch(_RECORDS_AT_ONCE):
+            features = tf.io.parse_example(records, looked_at)
+            languages.append(np.char.decode(features["language"].numpy().astype(bytes), "utf-8"))
+            counts = features["positive_scores"].row_lengths().numpy()
+            if counts.min() < 1 or not features["query_tokens"].row_lengths().numpy().all():
+                raise _other_records(path)
+            most = max(most, int(counts.max()))
+    except tf.errors.InvalidArgumentError:
+        raise _other_records(path) from None
+    except tf.errors.DataLossError:
+        raise InputError(
+            "A file of training examples is damaged or ends within a record; write it again. "
+            f"Received: {path}."
+        ) from None
+    return np.concatenate(languages), most
+
+
+def _other_records(path: Path) -> InputError:
+    return InputError(
+        "A training set of the format `tokenized` holds other records; leave `format` out for one of "
+        f"texts. Received: {str(path)!r}."
+    )
 
 
 def _files(config: DataConfig) -> list[Path]:
@@ -206,26 +321,9 @@ def _parse_first(record: bytes, path: Path) -> dict:
     except DecodeError:
         features = {}
     if not features.keys() >= _FEATURES:
-        raise InputError(
-            "A training set of the format `tokenized` holds other records; leave `format` out for one of "
-            f"texts. Received: {str(path)!r}."
-        )
+        raise _other_records(path)
     return features
 
 
 def _text(features: dict, name: str) -> str:
     return b"".join(features[name].bytes_list.value).decode()
-
-
-def _padded(first: np.ndarray, others: np.ndarray, missing: int) -> np.ndarray:
-    """`first` before `others`, and zeros for what is missing."""
-    zeros = np.zeros([missing, *first.shape], first.dtype)
-    return np.concatenate([first[None], others, zeros])
-
-
-def _first(chosen: list[TokenizedDocuments], name: str) -> np.ndarray:
-    return np.stack([getattr(documents, name)[0] for documents in chosen])
-
-
-def _rest(chosen: list[TokenizedDocuments], name: str) -> np.ndarray:
-    return np.concatenate([getattr(documents, name)[1:] for documents in chosen])
