@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.support.numbers import rounding
+from xtr_tf.training.losses import maxsim
 from xtr_tf.training.losses.scores import maxsim_scores
 
 
@@ -45,3 +46,18 @@ def test_gradient_equals_that_of_plain_operations():
         np.testing.assert_allclose(
             tape.gradient(ours, vectors), tape.gradient(plain, vectors), rtol=1e-4, atol=1e-6
         )
+
+
+def test_a_block_is_as_large_as_the_device_has_room_for(monkeypatch):
+    """mxtr_base on 8 replicas: 256 steps one after the other fit a processor's cache, 2 an accelerator."""
+    shapes = [tf.TensorSpec([32, 32, 128]), tf.TensorSpec([512, 512, 128])]
+    blocks = {}
+    for kind in ("cpu", "accelerator"):
+        monkeypatch.setattr(maxsim, "_device_kind", lambda kind=kind: kind)
+
+        def count(queries, documents, kind=kind):
+            blocks[kind] = maxsim._Layout.of(queries, documents, None).blocks
+            return queries
+
+        tf.function(count).get_concrete_function(*shapes)
+    assert blocks == {"cpu": 256, "accelerator": 2}
