@@ -72,7 +72,9 @@ class QualitySettings:
         k_prime: Tokens that each query token retrieves; 0 leaves it to the model, as production does.
         max_queries: Queries measured; 0 means all.
         exact_queries: Queries that are also searched exactly, to show what the index costs.
-        bm25: Whether BM25 is measured as well; a corpus of millions may not fit its memory.
+        bm25: Whether BM25 is measured as well.
+        bm25_documents: Most documents of a corpus that BM25 is measured on: it indexes all of them in memory,
+            twice. A larger corpus is measured without it, and the reasons of the blessing say so.
     """
 
     metric: str = "nDCG@10"
@@ -84,6 +86,7 @@ class QualitySettings:
     max_queries: int = 0
     exact_queries: int = 100
     bm25: bool = True
+    bm25_documents: int = 500_000
 
     RENAMED: ClassVar[Mapping[str, str]] = {
         "least_average": "min_average",
@@ -97,7 +100,7 @@ class QualitySettings:
         require(self.metric in JUDGED_METRICS, f"`metric` must be one of {known}.", self.metric)
         for name in ("min_average", "min_per_language", "max_average_drop", "max_language_drop"):
             require(0 <= getattr(self, name) <= 1, f"`{name}` must be in [0, 1].", getattr(self, name))
-        for name in ("k_prime", "max_queries", "exact_queries"):
+        for name in ("k_prime", "max_queries", "exact_queries", "bm25_documents"):
             require(getattr(self, name) >= 0, f"`{name}` must not be negative.", getattr(self, name))
 
 

@@ -33,6 +33,17 @@ def test_settings_survive_json(settings: Any) -> None:
     assert settings_from_json(type(settings), settings_to_json(settings)) == settings
 
 
+def test_a_large_corpus_is_measured_without_bm25() -> None:
+    from tfx_pipeline.components.retrieval_evaluator import bounded
+
+    settings = QualitySettings(bm25_documents=1000)
+    assert bounded(settings, 1000) == (settings, "")
+    without, sentence = bounded(settings, 1001)
+    assert not without.bm25
+    assert "1,001 documents, more than `quality.bm25_documents`, 1,000" in sentence
+    assert bounded(without, 1001) == (without, "")
+
+
 def test_no_text_gives_the_defaults() -> None:
     assert settings_from_json(GateSettings, "") == GateSettings()
     assert settings_from_json(GateSettings, None) == GateSettings()

@@ -5,6 +5,7 @@ Measures the SavedModel itself, through its own index, on the development querie
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from collections.abc import Mapping
@@ -74,7 +75,10 @@ class RetrievalEvaluatorExecutor(SingleArtifacts, evaluator.Executor):
         corpus = inputs["corpus"]
         development = development_set(examples, corpus, settings.metric)
         evaluation = outputs["evaluation"]
+        settings, left_out = bounded(settings, development.documents)
         verdict = _evaluate(model, baseline, development.dataset, settings, evaluation)
+        if left_out:
+            verdict = verdict.noted(left_out)
         if development.left_out:
             verdict = verdict.noted(
                 f"{development.left_out} of {development.judgements} judgements were left out: their "
@@ -137,6 +141,17 @@ class RetrievalEvaluator(base_beam_component.BaseBeamComponent):
                 blessing=Channel(type=standard_artifacts.ModelBlessing),
             )
         )
+
+
+def bounded(settings: QualitySettings, documents: int) -> tuple[QualitySettings, str]:
+    """The settings for a corpus of so many documents, and a sentence about what they leave out."""
+    if not settings.bm25 or documents <= settings.bm25_documents:
+        return settings, ""
+    sentence = (
+        f"BM25 was not measured: the corpus has {documents:,} documents, more than `quality.bm25_documents`, "
+        f"{settings.bm25_documents:,}."
+    )
+    return dataclasses.replace(settings, bm25=False), sentence
 
 
 def _evaluate(

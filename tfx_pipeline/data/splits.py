@@ -52,12 +52,14 @@ class DevelopmentSet:
         left_out: Judgements whose documents are not.
         judgements: All of them.
         lost_languages: Languages whose queries have all lost their documents.
+        documents: Documents of the corpus.
     """
 
     dataset: Dataset
     left_out: int
     judgements: int
     lost_languages: tuple[str, ...]
+    documents: int
 
 
 def development_set(examples: Artifact, corpus: Artifact, metric: str) -> DevelopmentSet:
@@ -98,6 +100,7 @@ def development_set(examples: Artifact, corpus: Artifact, metric: str) -> Develo
         left_out=every - sum(map(len, judgements.values())),
         judgements=every,
         lost_languages=tuple(sorted(languages - {query.language for query in queries})),
+        documents=len(known),
     )
 
 
