@@ -303,7 +303,7 @@ def _check_lengths(features: dict, tokenizer: TokenizerConfig) -> None:
     positives = len(features["positive_scores"].float_list.value)
     document = len(features["positive_tokens"].int64_list.value) // max(positives, 1)
     expected = (tokenizer.query_length, tokenizer.document_length)
-    if (query, document) != expected:
+    if positives and (query, document) != expected:
         raise InputError(
             f"The examples must be tokenized to the run's lengths, {expected[0]} and {expected[1]}; "
             f"tokenize them again. Received: {query} and {document}."
