@@ -6,7 +6,7 @@ WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-input bench-index bench-serve bench-search bench-model claims gate-trial pin-images first-day bench-api
+.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-input bench-index bench-serve bench-scale bench-search bench-model claims gate-trial pin-images first-day bench-api
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +88,9 @@ bench-api: setup ## Measure how soon the library answers: import, index, first q
 
 bench-index: setup ## Measure the index build's memory, time and quality next to ScaNN's own builder
 	@$(PYTHON) -W ignore benchmarks/index/run.py
+
+bench-scale: setup ## Measure an index in partitions: build by two workers, aggregator, promotion, a killed server
+	@$(PYTHON) -W ignore benchmarks/scale/run.py $(ARGS)
 
 claims: setup ## Check the paper's claims on the models of benchmarks/study, on real data
 	@$(PYTHON) -W ignore benchmarks/paper_claims/run.py $(ARGS)

@@ -23,13 +23,13 @@ QUERIES = 100
 QUERY_TOKENS = 16
 
 
-def write_vectors(directory: Path, num_tokens: int) -> TokenVectors:
+def write_vectors(directory: Path, num_tokens: int, encoder_fingerprint: str = "synthetic") -> TokenVectors:
     """Writes a directory of token vectors, or opens the one that is there."""
     if (directory / "manifest.json").is_file():
         return TokenVectors.open(directory)
     words = _normal(np.random.default_rng(0), WORDS)
     shards = _LazyShards(words, num_tokens // (TOKENS_A_DOCUMENT * DOCUMENTS_A_SHARD))
-    return TokenVectors.write(directory, shards, encoder_fingerprint="synthetic")  # type: ignore[arg-type]
+    return TokenVectors.write(directory, shards, encoder_fingerprint)  # type: ignore[arg-type]
 
 
 def make_queries(corpus: TokenVectors) -> np.ndarray:

@@ -38,14 +38,20 @@ class Server:
 
 @contextmanager
 def serving(base: Path, *flags: str, tree: Path | None = None) -> Iterator[Server]:
+    """Runs a server with the models of a base directory; see `started`."""
+    with started("--model-base", str(base), *flags, tree=tree) as server:
+        yield server
+
+
+@contextmanager
+def started(*flags: str, tree: Path | None = None) -> Iterator[Server]:
     """Runs a server until the end of the block; its models have been tried when the block begins.
 
     Args:
-        base: Its models.
         flags: Of `xtr-tf serve`.
         tree: Whose code to run, this one's by default.
     """
-    command = [COMMAND, "serve", "--model-base", str(base), "--port", "0", "--rest-port", "0", *flags]
+    command = [COMMAND, "serve", "--port", "0", "--rest-port", "0", *flags]
     environment = {**os.environ, "PYTHONPATH": str(tree or HERE.parents[1])}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
