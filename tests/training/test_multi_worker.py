@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import sys
@@ -27,18 +28,24 @@ def train_command(settings: dict, folder: Path) -> list[str]:
     return [sys.executable, "-c", "from xtr_tf.cli import main; main()", "train", str(file)]
 
 
-def test_two_processes_train_what_one_does(tiny_run, tmp_path):
-    """After two steps the weights are those of one process with the same global batch."""
-    config = tiny_run("two", steps=2, distribution="multi_worker")
+def test_two_processes_train_what_one_does(tiny_run, tmp_path, repository):
+    """The weights are those of one process with the same global batch; the chief evaluates meanwhile."""
+    config = tiny_run("two", steps=2, distribution="multi_worker", evaluate_every=1, dev_k_prime=50)
     settings = to_mapping(config)
     settings["encoder"]["dropout"] = 0.0
+    settings["data"]["dev"] = [{"path": str(repository / "examples" / "atlas"), "split": "dev"}]
     with started_workers(train_command(settings, tmp_path), tmp_path) as workers:
         assert exit_codes(workers) == [0, 0], logs(tmp_path)
     chief, other = logs(tmp_path)
     assert "step 2/2" in chief
     assert "step 2/2" not in other
+    lines = (Path(config.training.output) / "dev_metrics.jsonl").read_text().splitlines()
+    measured = [json.loads(line)["nDCG@10"] for line in lines]
+    assert len(measured) == 2
+    trained = 1 + int(np.argmax(measured))  # the best is what is left
 
-    settings["training"] |= {"distribution": "single", "output": str(tmp_path / "one")}
+    settings["data"]["dev"] = []
+    settings["training"] |= {"distribution": "single", "output": str(tmp_path / "one"), "steps": trained}
     alone = train(from_mapping(RunConfig, settings))
     ours = load_encoder(Path(config.training.output) / "encoder")[0].get_canonical_weights()
     theirs = load_encoder(alone)[0].get_canonical_weights()
