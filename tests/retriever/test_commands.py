@@ -77,7 +77,7 @@ def test_no_model(tmp_path):
 def test_verify(exact_export, tmp_path):
     printed = run("verify", exact_export)
     assert printed.startswith("ok answers: ")
-    assert printed.count(",") == 9
+    assert printed.count(",") == 10
     assert re.search(r" search \d+,", printed)
     assert "old form" not in printed
     assert "op libraries: _sentencepiece_tokenizer.so" in printed
