@@ -14,8 +14,9 @@ from xtr_tf.collections.dataset import Query
 from xtr_tf.collections.document import Document
 from xtr_tf.collections.loading import load_datasets
 from xtr_tf.errors import InputError
-from xtr_tf.evaluation.baselines import BM25, analyser_for, character_ngrams, words
+from xtr_tf.evaluation.baselines import BM25
 from xtr_tf.evaluation.metrics import measure
+from xtr_tf.lexical.terms import analyser_for, character_ngrams, words
 
 DOCUMENTS = [
     Document("d1", "the river runs north through the desert", "Nile"),

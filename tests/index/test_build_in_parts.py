@@ -31,7 +31,7 @@ def files(directory: Path) -> dict[str, bytes]:
     "config",
     [
         IndexConfig(kind="scann", num_leaves=12, reordering=True),
-        IndexConfig(kind="core", num_leaves=12),
+        IndexConfig(kind="core", num_leaves=12, lexical="ngrams"),
         IndexConfig(kind="exact"),
     ],
     ids=lambda config: config.kind,
@@ -110,8 +110,9 @@ def test_indexes_of_different_cells_are_not_joined(make_vectors: MakeVectors, tm
     vectors = make_vectors("vectors", IDS)
     first = build_index(vectors, tmp_path / "first", IndexConfig(num_leaves=5))
     second = build_index(vectors, tmp_path / "second", IndexConfig(num_leaves=5, seed=1))
+    few = make_vectors("few", IDS[:1])
     (tmp_path / "joined").mkdir()
     with pytest.raises(InputError, match="same leaves"):
-        join_indexes([IndexPart(first), IndexPart(second)], np.array([0, 1]), tmp_path / "joined")
+        join_indexes([IndexPart(first), IndexPart(second)], vectors, tmp_path / "joined")
     with pytest.raises(InputError, match="tokens of its documents"):
-        join_indexes([IndexPart(first)], np.array([0, 1]), tmp_path / "joined")
+        join_indexes([IndexPart(first)], few, tmp_path / "joined")

@@ -22,6 +22,14 @@ IMPUTATIONS = ("top_k_prime", "zero", "constant", "none")
 TOKEN_WEIGHTS = ("none", "idf")
 
 
+#: How f_XTR' and BM25 become one score: by a weighted mean on one scale, or by reciprocal ranks.
+FUSIONS = ("weighted", "rrf")
+
+
+#: What BM25 of a hybrid index counts; there is none without.
+LEXICAL = ("none", "words", "ngrams")
+
+
 #: What token vectors can be stored as.
 VECTOR_DTYPES = ("float16", "bfloat16")
 
@@ -117,6 +125,8 @@ class IndexConfig:
             vectors as; empty takes `int8` and `float16`.
         num_shards: Searchers that the tokens are divided over in one model, merged exactly.
         parallel_searches: Parts of a large batch that one `scann` index searches at the same time.
+        lexical: Whether BM25 comes with the index, for hybrid search: `none`, over `words`, or over character
+            `ngrams`, which also suit scripts without spaces; needs texts to be kept with the vectors.
     """
 
     kind: Literal["auto", "scann", "core", "exact"] = "scann"
@@ -131,6 +141,7 @@ class IndexConfig:
     dtype: Literal["", "int8", "bfloat16", "float16", "float32"] = ""
     num_shards: int = 1
     parallel_searches: int = 2
+    lexical: Literal["none", "words", "ngrams"] = "none"
 
     RENAMED: ClassVar[Mapping[str, str]] = {
         "cells": "num_leaves",
@@ -149,6 +160,9 @@ class IndexConfig:
             "`index.anisotropic_threshold` must be in [0, 1).",
             self.anisotropic_threshold,
         )
+        require(
+            self.lexical in LEXICAL, f"`index.lexical` must be one of {', '.join(LEXICAL)}.", self.lexical
+        )
         allowed = {
             "auto": ("",),
             "scann": ("",),
@@ -160,6 +174,11 @@ class IndexConfig:
             f"`index.dtype` of a {self.kind} index must be one of {allowed[self.kind]}.",
             self.dtype,
         )
+
+
+#: What of its documents' texts a model carries: nothing, their beginnings, or all.
+STORE_TEXT = ("none", "snippet", "full")
+StoreText = Literal["none", "snippet", "full"]
 
 
 #: A request may ask for no more documents than this: results are padded to `top_k`, and a
@@ -187,6 +206,9 @@ class SearchDefaults:
         token_weights: What a query token counts for, one of `TOKEN_WEIGHTS`; `idf` needs an index that was
             built with the pieces of its tokens, as `xtr-tf index` does.
         min_score: Documents with a lower score are not returned.
+        alpha: What BM25 counts for in the score, from 0 (nothing) to 1 (everything); beyond 0 needs an index
+            with `lexical`.
+        fusion: How the two scores are made one, a name of `FUSIONS`.
     """
 
     k_prime: int = 1_000
@@ -197,6 +219,8 @@ class SearchDefaults:
     rescore: int = 0
     token_weights: str = "none"
     min_score: float = NO_MIN_SCORE
+    alpha: float = 0.0
+    fusion: str = "weighted"
 
     def __post_init__(self) -> None:
         require(self.k_prime >= 1, "`k_prime` must be at least 1.", self.k_prime)
@@ -219,3 +243,5 @@ class SearchDefaults:
             self.token_weights,
         )
         require(math.isfinite(self.min_score), "`min_score` must be a finite number.", self.min_score)
+        require(0 <= self.alpha <= 1, "`alpha` must be between 0 (XTR) and 1 (BM25).", self.alpha)
+        require(self.fusion in FUSIONS, f"`fusion` must be one of {', '.join(FUSIONS)}.", self.fusion)

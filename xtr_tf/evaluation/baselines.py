@@ -1,13 +1,12 @@
 """BM25 over a dataset's corpus, by `bm25s`: the baseline that every report shows.
 
-First the search, then the analysers that cut a text into terms. Knows nothing of judgements or metrics.
+Knows nothing of judgements or metrics, nor how a text is cut into terms (`xtr_tf.lexical`).
 """
 
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,6 +14,8 @@ from xtr_tf.collections.dataset import Query
 from xtr_tf.collections.document import Document
 from xtr_tf.errors import InputError
 from xtr_tf.evaluation.run import Run
+from xtr_tf.index.term_postings import K1, B
+from xtr_tf.lexical.terms import ANALYSERS
 
 
 class BM25:
@@ -33,7 +34,7 @@ class BM25:
     """
 
     def __init__(
-        self, documents: Sequence[Document], analyser: str = "words", k1: float = 0.9, b: float = 0.4
+        self, documents: Sequence[Document], analyser: str = "words", k1: float = K1, b: float = B
     ) -> None:
         import bm25s
 
@@ -65,63 +66,3 @@ class BM25:
 
     def _known(self, text: str) -> list[str]:
         return [term for term in self._analyse(text) if term in self._index.vocab_dict]
-
-
-# Python's \w leaves out the vowel signs of Indic and South-East Asian scripts and would cut words at them,
-# so their blocks are taken whole (Devanagari to Sinhala, Thai and Lao, Tibetan and Myanmar, Khmer).
-_ALPHABETS = r"\u0900-\u0dff\u0e00-\u0eff\u0f00-\u109f\u1780-\u17ff"
-_WORD = re.compile(rf"[\w{_ALPHABETS}]+")
-# Scripts written without spaces: Thai, Lao, Myanmar, Khmer, kana, Han.
-_UNSPACED = (
-    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff"
-    r"\uf900-\ufaff\U00020000-\U000323af"
-)
-_RUN = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
-_IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
-
-#: Languages whose words are not parted by spaces.
-UNSPACED_LANGUAGES = frozenset({"ja", "km", "lo", "my", "th", "zh"})
-
-Analyser = Callable[[str], list[str]]
-
-
-def words(text: str) -> list[str]:
-    """Lower-cased words, of one character too; nothing is stemmed or left out.
-
-    Example:
-        >>> words("The Nile's length")
-        ['the', 'nile', 's', 'length']
-    """
-    return _WORD.findall(text.lower())
-
-
-def character_ngrams(text: str) -> list[str]:
-    """Overlapping pieces of words.
-
-    Two characters in scripts written without spaces, four elsewhere, there with a space at either end
-    of the word: `the` becomes ` the`, `the `.
-
-    Example:
-        >>> character_ngrams("東大寺 is")
-        ['東大', '大寺', ' is ']
-    """
-    return [
-        piece
-        for word in words(text)
-        for run in _RUN.findall(word)
-        for piece in (_ngrams(run, 2) if _IS_UNSPACED.match(run) else _ngrams(f" {run} ", 4))
-    ]
-
-
-def _ngrams(run: str, size: int) -> Iterator[str]:
-    for start in range(max(len(run) - size, 0) + 1):
-        yield run[start : start + size]
-
-
-#: Analysers by the name that reports print.
-ANALYSERS: dict[str, Analyser] = {"words": words, "character n-grams": character_ngrams}
-
-
-def analyser_for(language: str) -> str:
-    """The analyser that suits a language: a key of `ANALYSERS`."""
-    return "character n-grams" if language.partition("-")[0] in UNSPACED_LANGUAGES else "words"

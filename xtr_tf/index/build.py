@@ -12,12 +12,15 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
+from xtr_tf.collections.document import DocumentRecord
 from xtr_tf.config.retrieval import IndexConfig
+from xtr_tf.errors import InputError
 from xtr_tf.files import atomic_directory
 from xtr_tf.index.folder import IndexManifest, TokenIndex, create_array, file_entries, save_array
 from xtr_tf.index.frequencies import PieceFrequencies
 from xtr_tf.index.quantizer import TokenQuantizer, train_quantizer
 from xtr_tf.index.rules import with_kind
+from xtr_tf.index.term_postings import write_term_postings
 from xtr_tf.index.vector_source import VectorSource, require_finite, require_tokens
 from xtr_tf.progress import track
 
@@ -30,6 +33,7 @@ def build_index(
     directory: str | Path,
     config: IndexConfig | None = None,
     quantizer: TokenQuantizer | None = None,
+    is_part: bool = False,
 ) -> TokenIndex:
     """Builds an index; the directory appears when it is whole.
 
@@ -38,6 +42,7 @@ def build_index(
         directory: New, or one to take the place of.
         config: The kind of index and its parameters; the default configuration if None.
         quantizer: Leaves and codebooks of another index, to use instead of training new ones.
+        is_part: Whether it is to be joined with others, which then get their term postings together.
 
     Returns:
         The opened index.
@@ -67,6 +72,8 @@ def build_index(
         pieces = getattr(source, "pieces", None)
         if pieces is not None:
             PieceFrequencies.of(pieces, offsets).write(aside)
+        if config.lexical != "none" and not is_part:
+            write_term_postings(_documents(source), config.lexical, aside)
         IndexManifest(
             source.num_tokens,
             len(offsets) - 1,
@@ -76,6 +83,16 @@ def build_index(
             file_entries(aside),
         ).write(aside)
     return TokenIndex.open(directory)
+
+
+def _documents(source: VectorSource) -> Iterator[DocumentRecord]:
+    documents = getattr(source, "documents", None)
+    if documents is None:
+        raise InputError(
+            "`index.lexical` needs vectors that come with their documents, as `xtr-tf encode` writes them. "
+            f"Received: {type(source).__name__}."
+        )
+    yield from documents()
 
 
 def _write_exact(source: VectorSource, folder: Path, dtype: str) -> None:

@@ -8,6 +8,7 @@ of manifest keys are the format's; the code's words for some of them are newer:
 | `cells.npy` | `leaf_of_token`, the leaf that each token of a `scann` index lies in |
 | `tokens.npy`, `cell_offsets.npy` | `postings` and `leaf_offsets`: tokens of a `core` index, leaf by leaf |
 | `piece_ids.npy`, `piece_documents.npy` | `PieceFrequencies`, absent where pieces are not known |
+| `lexical_terms.npy`, `_offsets`, `_documents`, `_impacts` | `TermPostings`, absent without `lexical` |
 | config `cells`, `leaves`, `training_rounds` | the fields of `IndexConfig` that `RENAMED` maps them to |
 """
 

@@ -24,6 +24,7 @@ from xtr_tf.index.folder import TokenIndex, create_array, file_entries, save_arr
 from xtr_tf.index.frequencies import PieceFrequencies
 from xtr_tf.index.quantizer import TokenQuantizer, train_quantizer, trained_quantizer
 from xtr_tf.index.rules import with_kind
+from xtr_tf.index.term_postings import write_term_postings
 from xtr_tf.index.vector_source import require_tokens
 from xtr_tf.vectors.manifest import MANIFEST_FILE
 from xtr_tf.vectors.runners import Runner
@@ -56,7 +57,7 @@ class IndexingJob:
         """Makes sure that a shard's part is built."""
         if not self.part(shard).exists():
             source = TokenVectors.open(self.vectors).part(shard, shard + 1)
-            build_index(source, self.part(shard), self.config, quantizer)
+            build_index(source, self.part(shard), self.config, quantizer, is_part=True)
         return {"tokens_indexed": TokenIndex.open(self.part(shard)).num_tokens}
 
     def part(self, shard: int) -> Path:
@@ -87,13 +88,14 @@ def build_in_parts(
     job = IndexingJob(str(vectors), str(parts), config, trained_part=filled[0])
     if not job.part(filled[0]).exists():
         quantizer = None if config.kind == "exact" else train_quantizer(corpus, config)
-        build_index(corpus.part(filled[0], filled[0] + 1), job.part(filled[0]), config, quantizer)
+        first = corpus.part(filled[0], filled[0] + 1)
+        build_index(first, job.part(filled[0]), config, quantizer, is_part=True)
     pending = [index for index in filled if not job.part(index).exists()]
     if pending:
         runner(job, pending)
     with atomic_directory(directory, overwrite=True) as aside:
         joined = [IndexPart(TokenIndex.open(job.part(index))) for index in filled]
-        join_indexes(joined, corpus.document_offsets, aside)
+        join_indexes(joined, corpus, aside)
     shutil.rmtree(parts)
     return TokenIndex.open(directory)
 
@@ -139,7 +141,7 @@ class IndexPart:
 
 def join_indexes(
     parts: Sequence[IndexPart],
-    document_offsets: np.ndarray,
+    corpus: TokenVectors,
     folder: Path,
     frequencies: PieceFrequencies | None = None,
 ) -> None:
@@ -147,7 +149,7 @@ def join_indexes(
 
     Args:
         parts: In the order of their tokens; at least one. What was trained is the first one's.
-        document_offsets: `[documents + 1]` int64, of the joined index.
+        corpus: The vectors of the joined index, for what is not joined: offsets and terms of documents.
         folder: Where to; the caller makes sure that it appears only when it is whole.
         frequencies: Documents by piece in the joined index; the sum of the parts' if None, who are whole
         then.
@@ -155,7 +157,7 @@ def join_indexes(
     Raises:
         InputError: If the parts differ in what was trained, or do not have the documents' tokens.
     """
-    first = parts[0].index
+    first, document_offsets = parts[0].index, corpus.document_offsets
     tokens = sum(part.num_tokens for part in parts)
     _check(parts, tokens, int(document_offsets[-1]))
     for name in TRAINED:
@@ -173,6 +175,7 @@ def join_indexes(
         frequencies = PieceFrequencies.total(known) if len(known) == len(parts) else None
     if frequencies is not None:
         frequencies.write(folder)
+    write_term_postings(corpus.documents(), first.config.lexical, folder)
     dataclasses.replace(
         first.manifest,
         num_tokens=tokens,

@@ -53,13 +53,14 @@ def update_index(
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".refresh-") as work:
         parts = [old]
         if new.num_tokens:
-            built = build_index(new, Path(work) / "new", index.config, trained_quantizer(index))
+            quantizer = trained_quantizer(index)
+            built = build_index(new, Path(work) / "new", index.config, quantizer, is_part=True)
             parts.append(IndexPart(built))
         with atomic_directory(directory) as folder:
             TrainingState.of(index).write(folder)
             # Counted again, because those of documents that went cannot be taken from a sum.
             frequencies = PieceFrequencies.of(vectors.pieces, vectors.document_offsets)
-            join_indexes(parts, vectors.document_offsets, folder, frequencies)
+            join_indexes(parts, vectors, folder, frequencies)
     return TokenIndex.open(directory)
 
 

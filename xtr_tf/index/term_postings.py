@@ -1,0 +1,188 @@
+"""Which documents have a term and how much it counts there: BM25's postings, built, kept and scored in NumPy.
+
+    BM25(Q, D) = sum over terms t of Q of  idf(t) * tf / (tf + k1 * (1 - b + b * |D| / mean length))
+    idf(t)     = ln(1 + (N - df + 0.5) / (df + 0.5))
+
+which is [Lucene's](https://arxiv.org/abs/2407.03618). The fraction, a number between 0 and 1, is kept in a
+byte: the impact. So a score is off by idf / 510 per term at most. Building reads the texts once, holds one
+block of them and the vocabulary, and writes what it has found of a block aside. Knows nothing of vectors.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from xtr_tf.collections.document import DocumentRecord
+from xtr_tf.errors import InputError
+from xtr_tf.index.folder import TokenIndex, create_array, save_array
+from xtr_tf.lexical.keys import find_terms
+
+#: How soon a term's repetition stops counting, and how much long documents are held back.
+K1, B = 0.9, 0.4
+#: What an impact of 1 is kept as.
+IMPACT_SCALE = 255
+#: Names of the arrays in an index directory.
+FILES = ("lexical_terms", "lexical_offsets", "lexical_documents", "lexical_impacts")
+# Characters of the documents whose terms are sorted together.
+_BLOCK = 1 << 23
+
+
+class TermPostings(NamedTuple):
+    """The documents of every term.
+
+    Attributes:
+        terms: `[terms]` int64, keys in ascending order.
+        offsets: `[terms + 1]` int64; the postings of term `i` are `[i]` to `[i + 1]`.
+        documents: `[postings]` uint16, or int32 where that is too narrow: ordinals, ascending within a term.
+        impacts: `[postings]` uint8.
+        num_documents: Documents in all.
+    """
+
+    terms: np.ndarray
+    offsets: np.ndarray
+    documents: np.ndarray
+    impacts: np.ndarray
+    num_documents: int
+
+    @classmethod
+    def read(cls, index: TokenIndex) -> TermPostings | None:
+        """What an index keeps, mapped from its files; None for one without a lexical part."""
+        if index.config.lexical == "none":
+            return None
+        return cls._make([*(index.array(name) for name in FILES), index.num_documents])
+
+    @classmethod
+    def of(cls, documents: Sequence[DocumentRecord], lexical: str) -> TermPostings:
+        """The postings of documents, in memory."""
+        with tempfile.TemporaryDirectory(prefix="xtr_tf-") as work:
+            folder = Path(work) / "index"
+            folder.mkdir()
+            write_term_postings(documents, lexical, folder)
+            return cls._make([*(np.load(folder / f"{name}.npy") for name in FILES), len(documents)])
+
+    def scores(self, query: str, lexical: str) -> np.ndarray:
+        """BM25 of a query with every document, `[documents]` float64.
+
+        Args:
+            query: A string; a term counts as often as it stands there.
+            lexical: `words` or `ngrams`, as the documents were read.
+        """
+        scores = np.zeros(self.num_documents)
+        for key in find_terms([query], lexical).keys:
+            place = int(np.searchsorted(self.terms, key))
+            if place == len(self.terms) or self.terms[place] != key:
+                continue
+            rows = slice(self.offsets[place], self.offsets[place + 1])
+            idf = inverse_frequency(rows.stop - rows.start, self.num_documents)
+            scores[self.documents[rows]] += idf * self.impacts[rows] / IMPACT_SCALE
+        return scores
+
+
+def inverse_frequency(documents: np.ndarray | int, num_documents: int) -> np.ndarray:
+    """Idf of terms that so many documents have."""
+    return np.log1p((num_documents - documents + 0.5) / (documents + 0.5))
+
+
+def write_term_postings(documents: Iterable[DocumentRecord], lexical: str, folder: Path) -> None:
+    """Reads documents and writes their postings into the folder of an index.
+
+    Args:
+        documents: All of them, in order, with their texts.
+        lexical: `words` or `ngrams`; for `none`, nothing is read or written.
+        folder: Where to.
+
+    Raises:
+        InputError: A document comes without its text.
+    """
+    if lexical == "none":
+        return
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".lexical-") as work:
+        counts = _TermCounts(Path(work))
+        for block in _blocks(_texts(documents)):
+            counts.add(block, lexical)
+        counts.write(folder)
+
+
+def _texts(documents: Iterable[DocumentRecord]) -> Iterator[str]:
+    for document in documents:
+        if document.text is None:
+            raise InputError(
+                "`index.lexical` needs the texts of all documents; encode the corpus with its texts, which "
+                f"an export may still leave out. Received: {document.id!r} without a text."
+            )
+        yield document.full_text
+
+
+def _blocks(texts: Iterable[str]) -> Iterator[Sequence[str]]:
+    block: list[str] = []
+    size = 0
+    for text in texts:
+        block.append(text)
+        size += len(text)
+        if size >= _BLOCK:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+class _TermCounts:
+    """How often each term stands in each document, block by block in files."""
+
+    def __init__(self, work: Path) -> None:
+        self._work = work
+        self._blocks = 0
+        self._lengths: list[np.ndarray] = []
+        self._terms = np.zeros(0, np.int64)
+        self._frequencies = np.zeros(0, np.int64)
+
+    def add(self, texts: Sequence[str], lexical: str) -> None:
+        first = sum(len(lengths) for lengths in self._lengths)
+        keys, owners = find_terms(texts, lexical)
+        self._lengths.append(np.bincount(owners, minlength=len(texts)))
+        terms, codes = np.unique(keys, return_inverse=True)
+        # One number per pair sorts by term, then by document.
+        pairs, counts = np.unique(codes.reshape(-1) * len(texts) + owners, return_counts=True)
+        codes, owners = np.divmod(pairs, len(texts))
+        arrays = {"terms": terms[codes], "documents": first + owners, "counts": counts}
+        np.savez(self._work / f"{self._blocks}.npz", **arrays)
+        self._blocks += 1
+        merged, places = np.unique(np.concatenate([self._terms, terms]), return_inverse=True)
+        frequencies = np.zeros(len(merged), np.int64)
+        known = len(self._terms)
+        frequencies[places.reshape(-1)[:known]] = self._frequencies
+        frequencies[places.reshape(-1)[known:]] += np.bincount(codes, minlength=len(terms))
+        self._terms, self._frequencies = merged, frequencies
+
+    def write(self, folder: Path) -> None:
+        lengths = np.concatenate([np.zeros(0, np.int64), *self._lengths])
+        held_back = K1 * (1 - B + B * lengths / max(lengths.mean(), 1))
+        offsets = np.concatenate([[0], np.cumsum(self._frequencies)])
+        save_array(folder, FILES[0], self._terms)
+        save_array(folder, FILES[1], offsets)
+        dtype = np.dtype(np.uint16 if len(lengths) <= 1 << 16 else np.int32)
+        shape = (int(offsets[-1]),)
+        documents = create_array(folder, FILES[2], shape, dtype)
+        impacts = create_array(folder, FILES[3], shape, np.dtype(np.uint8))
+        ends = offsets[:-1].copy()
+        for block in range(self._blocks):
+            with np.load(self._work / f"{block}.npz") as arrays:
+                terms, owners, counts = arrays["terms"], arrays["documents"], arrays["counts"]
+            codes = np.searchsorted(self._terms, terms)
+            places = ends[codes] + _rank_among_equal(codes)
+            documents[places] = owners
+            shares = counts / (counts + held_back[owners])
+            impacts[places] = np.maximum(np.round(shares * IMPACT_SCALE), 1)
+            ends += np.bincount(codes, minlength=len(ends))
+        for array in (documents, impacts):
+            array.flush()
+
+
+def _rank_among_equal(values: np.ndarray) -> np.ndarray:
+    """How many equal ones stand before each of ascending values."""
+    return np.arange(len(values)) - np.searchsorted(values, values)
