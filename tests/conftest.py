@@ -163,11 +163,20 @@ def tiny_corpus(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> T
 
 
 @pytest.fixture(scope="session")
-def tiny_retriever(tiny_corpus: TinyCorpus) -> Any:
-    """An exact retriever over the tiny corpus."""
+def tiny_postings(tiny_corpus: TinyCorpus) -> Any:
+    """Which documents of the tiny corpus have which n-grams."""
+    from xtr_tf.index.term_postings import TermPostings
+
+    return TermPostings.of(tiny_corpus.documents, "ngrams")
+
+
+@pytest.fixture(scope="session")
+def tiny_retriever(tiny_corpus: TinyCorpus, tiny_postings: Any) -> Any:
+    """An exact retriever over the tiny corpus, with BM25 over n-grams."""
     from xtr_tf.config.retrieval import SearchDefaults
     from xtr_tf.index.frequencies import PieceFrequencies
     from xtr_tf.index.searchers.exact import ExactSearcher
+    from xtr_tf.retriever.lexical_part import LexicalPart
     from xtr_tf.retriever.piece_weights import PieceWeights
     from xtr_tf.retriever.retriever import Retriever
     from xtr_tf.retriever.tables import DocumentTable, TokenTable
@@ -183,6 +192,7 @@ def tiny_retriever(tiny_corpus: TinyCorpus) -> Any:
         TokenTable(tiny_corpus.pieces, tiny_corpus.spans),
         SearchDefaults(k_prime=100, top_k=5),
         PieceWeights(frequencies.of_vocabulary(1500), len(tiny_corpus.documents), None),
+        lexical=LexicalPart(tiny_postings, "ngrams"),
     )
 
 

@@ -136,12 +136,28 @@ def test_export_refuses_parts_of_different_origin(directories, tmp_path, tiny_co
     assert not (tmp_path / "out").exists()
 
 
+def test_an_export_carries_as_much_text_as_it_is_told(directories, tiny_corpus):
+    from xtr_tf.retriever.assembly import assemble_retriever
+
+    texts = [document.text for document in tiny_corpus.documents]
+    assert max(map(len, texts)) > 300
+    parts = [directories / name for name in ("encoder", "vectors", "exact")]
+    snippets = assemble_retriever(*parts, store_text="snippet").retriever.documents.texts.numpy().tolist()
+    for text, snippet in zip(texts, (snippet.decode() for snippet in snippets), strict=True):
+        assert len(snippet) <= 300
+        assert snippet == text if len(text) <= 300 else text.startswith(snippet.removesuffix("…"))
+        assert len(snippet) >= min(len(text), 269)
+    assert assemble_retriever(*parts, store_text="none").retriever.documents.texts.shape == [0]
+    with pytest.raises(InputError, match="`store_text` must be one of none, snippet, full"):
+        assemble_retriever(*parts, store_text="some")
+
+
 @pytest.mark.slow
 def test_export(directories, tmp_path):
     printed = run(
         *("export", directories / "vectors", "--model", directories / "encoder"),
         *("--index", directories / "core", "--out", tmp_path / "atlas"),
-        *("--top-k", 4, "--no-keep-text", "--no-keep-spans"),
+        *("--top-k", 4, "--store-text", "none", "--no-keep-spans"),
     )
     assert "published" in printed
     assert "60 documents" in printed

@@ -51,8 +51,8 @@ def test_parameters_have_the_models_defaults(exact_session):
     signatures = exact_session.signatures
     assert signatures.keys() == SIGNATURES
     parameters = {"k_prime", "top_k", "leaves", "imputation", "constant", "languages", "filter", "min_score"}
-    assert signatures["explain"].optional == parameters | {"token_weights"}
-    assert signatures["search"].optional == parameters | {"rescore", "token_weights"}
+    assert signatures["explain"].optional == parameters | {"token_weights", "alpha", "fusion"}
+    assert signatures["search"].optional == parameters | {"rescore", "token_weights", "alpha", "fusion"}
     assert signatures["search_vectors"].optional == parameters | {"rescore", "weights"}
     for name in ("search_tokens", "search_vectors_tokens"):
         assert signatures[name].optional == {"k_prime", "leaves", "languages", "filter"}

@@ -17,6 +17,7 @@ SHARED = {
     "retriever/test_bad_requests": "signatures",  # the traced signatures of one retriever
     "retriever/test_explain_signature": "signatures",
     "retriever/test_exporter": "signatures",
+    "retriever/test_hybrid": "signatures",
     "retriever/test_search_signatures": "signatures",
     "retriever/test_text_signatures": "signatures",
     "serving/test_playground": "retriever_server",  # one server process with real models

@@ -42,7 +42,10 @@ def differences(case: ReferenceCase, answer: Answer) -> list[str]:
 
 
 # What larger batches fill an answer up with, where it is not an empty string, False or 0.
-_PADDING = {"scores": -np.inf, "starts": -1, "limits": -1, "documents": -1, "ordinals": -1}
+_PADDING = {
+    **{"scores": -np.inf, "xtr_scores": -np.inf},
+    **dict.fromkeys(("starts", "limits", "documents", "ordinals"), -1),
+}
 
 
 def without_padding(case: ReferenceCase, answer: Answer) -> dict[str, np.ndarray]:

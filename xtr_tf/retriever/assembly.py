@@ -12,15 +12,17 @@ from typing import Any
 import numpy as np
 
 from xtr_tf.collections.document import DocumentRecord
-from xtr_tf.config.retrieval import SearchDefaults
-from xtr_tf.errors import InputError
+from xtr_tf.config.retrieval import STORE_TEXT, SearchDefaults
+from xtr_tf.errors import InputError, require
 from xtr_tf.index.folder import TokenIndex, stored_config
 from xtr_tf.index.frequencies import PieceFrequencies
 from xtr_tf.index.parts import TRAINED
 from xtr_tf.index.searchers.opening import searcher_from_index
+from xtr_tf.index.term_postings import TermPostings
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.folder import Manifest, load_encoder, read_background, read_manifest
 from xtr_tf.model.tokenizer import Tokenizer
+from xtr_tf.retriever.lexical_part import LexicalPart
 from xtr_tf.retriever.model_card import ModelCard
 from xtr_tf.retriever.partitions import Partition, whole
 from xtr_tf.retriever.piece_weights import PieceWeights
@@ -42,7 +44,7 @@ def assemble_retriever(
     vectors_directory: str | Path,
     index_directory: str | Path,
     defaults: SearchDefaults | None = None,
-    keep_texts: bool = True,
+    store_text: str = "full",
     keep_spans: bool = True,
     metrics: Mapping[str, float] | None = None,
 ) -> Assembly:
@@ -53,7 +55,8 @@ def assemble_retriever(
         vectors_directory: Token vectors of the corpus; gives documents, pieces and spans.
         index_directory: The index of these vectors.
         defaults: Parameters of requests that name none.
-        keep_texts: Whether the model carries the texts, for display with explanations.
+        store_text: What the model carries of the texts, to be returned with documents: `none`, a `snippet` of
+            up to 300 characters from the beginning, or `full`.
         keep_spans: Whether it carries pieces and spans of tokens, 12 bytes each, for explanations.
         metrics: Measured quality, for the card.
 
@@ -65,7 +68,7 @@ def assemble_retriever(
     index = TokenIndex.open(index_directory)
     check_origin(manifest.fingerprint, corpus, index)
     loaded = load_encoder(encoder_directory)
-    return assemble(manifest, *loaded, corpus, index, defaults, keep_texts, keep_spans, metrics)
+    return assemble(manifest, *loaded, corpus, index, defaults, store_text, keep_spans, metrics)
 
 
 def assemble(
@@ -75,7 +78,7 @@ def assemble(
     corpus: TokenVectors,
     index: TokenIndex,
     defaults: SearchDefaults | None = None,
-    keep_texts: bool = True,
+    store_text: str = "full",
     keep_spans: bool = True,
     metrics: Mapping[str, float] | None = None,
     partition: Partition | None = None,
@@ -89,15 +92,16 @@ def assemble(
         corpus: Token vectors of the corpus.
         index: The index of these vectors.
         defaults: As there.
-        keep_texts: As there.
+        store_text: As there.
         keep_spans: As there.
         metrics: As there.
         partition: Which documents and tokens to take; all if None, if one model can hold them.
     """
     check_origin(manifest.fingerprint, corpus, index)
+    require(store_text in STORE_TEXT, f"`store_text` must be one of {', '.join(STORE_TEXT)}.", store_text)
     part = partition or whole(index.document_offsets)
     records = [
-        record if keep_texts else dataclasses.replace(record, text=None)
+        dataclasses.replace(record, text=_stored(record.text, store_text))
         for record in corpus.documents(part.first_document, part.last_document)
     ]
     table = DocumentTable(records, corpus.manifest.fields)
@@ -115,6 +119,8 @@ def assemble(
             _own_frequencies(corpus, part) if partition else None,
         ),
         identity := _identity(manifest.fingerprint, index, records),
+        # A merged search has no BM25: statistics would be those of the partition.
+        None if partition else _lexical_part(index),
     )
     card = ModelCard(
         encoder={"fingerprint": manifest.fingerprint, **dataclasses.asdict(manifest.encoder)},
@@ -122,6 +128,7 @@ def assemble(
         corpus={
             **_describe_corpus(records, part.num_tokens),
             "fields": dict(corpus.manifest.fields),
+            "text": store_text,
             "field_bytes_per_document": round(table.field_bytes / len(records), 1),
         },
         index={
@@ -158,6 +165,21 @@ def _identity(encoder: str, index: TokenIndex, records: Sequence[DocumentRecord]
     return Identity(encoder, quantizer, content)
 
 
+# Characters of a text that a snippet has at most.
+_SNIPPET = 300
+
+
+def _stored(text: str | None, store_text: str) -> str | None:
+    if text is None or store_text == "none":
+        return None
+    if store_text == "full" or len(text) <= _SNIPPET:
+        return text
+    # To the end of a word, where words are parted by spaces; the last character is the ellipsis.
+    start = text[: _SNIPPET - 1]
+    whole, _, rest = start.rpartition(" ")
+    return f"{(whole if len(rest) < _SNIPPET // 10 else start).rstrip()}…"
+
+
 def _piece_weights(
     index: TokenIndex,
     encoder_directory: str | Path,
@@ -174,6 +196,11 @@ def _piece_weights(
         background,
         own.of_vocabulary(vocabulary_size) if own else None,
     )
+
+
+def _lexical_part(index: TokenIndex) -> LexicalPart | None:
+    postings = TermPostings.read(index)
+    return None if postings is None else LexicalPart(postings, index.config.lexical)
 
 
 def check_origin(fingerprint: str, corpus: TokenVectors, index: TokenIndex) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from xtr_tf.retriever.hybrid import HybridDocuments
 from xtr_tf.retriever.request import QUERY, SearchRequest, require_text, with_parameters
 from xtr_tf.retriever.retriever import Retriever
 from xtr_tf.retriever.token_search import at_least_one_row
@@ -31,7 +32,7 @@ def _explain(retriever: Retriever, query: tf.Tensor, request: SearchRequest) -> 
     ids = require_text(retriever.query_ids(query), "query")
     queries = retriever.weigh(retriever.encode(ids), ids, request.token_weights)
     hits = retriever.find_tokens(queries, request)
-    ranked = retriever.rank(hits, queries, request).above(request.min_score)
+    ranked = retriever.rank_hits(hits, queries, request, query)
     missing = retriever.missing_similarities(hits, queries, request)
     alignment = align(hits, missing, queries.mask, retriever.document_of_token, ranked.ordinals)
     unknown = tf.fill(tf.shape(alignment.tokens), -1)
@@ -39,9 +40,7 @@ def _explain(retriever: Retriever, query: tf.Tensor, request: SearchRequest) -> 
         retriever.tokens.look_up(alignment.tokens) if retriever.tokens else (unknown, unknown, unknown)
     )
     return {
-        "scores": ranked.scores,
-        **retriever.documents.look_up(ranked.ordinals),
-        **retriever.documents.look_up_contents(ranked.ordinals),
+        **describe_documents(retriever, ranked),
         "texts": retriever.documents.look_up_texts(ranked.ordinals),
         "query_pieces": ids.with_values(retriever.tokenizer.pieces(ids.values)).to_tensor(""),
         "retrieved": alignment.retrieved,
@@ -50,6 +49,19 @@ def _explain(retriever: Retriever, query: tf.Tensor, request: SearchRequest) -> 
         "starts": starts,
         "limits": limits,
         "weights": tf.where(queries.mask, 1.0 if queries.weights is None else queries.weights, 0.0),
+    }
+
+
+def describe_documents(
+    retriever: Retriever, ranked: HybridDocuments, of_text: bool = True
+) -> dict[str, tf.Tensor]:
+    """What searches return of the documents that were found; with both scores if queries came as text."""
+    both = {"xtr_scores": ranked.xtr_scores, "lexical_scores": ranked.lexical_scores}
+    return {
+        "scores": ranked.scores,
+        **(both if of_text and retriever.lexical is not None else {}),
+        **retriever.documents.look_up(ranked.ordinals),
+        **retriever.documents.look_up_contents(ranked.ordinals),
     }
 
 

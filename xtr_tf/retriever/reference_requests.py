@@ -19,6 +19,7 @@ from xtr_tf.retriever import slack
 from xtr_tf.retriever.reference_cases import Reference, ReferenceCase
 from xtr_tf.retriever.request import SearchRequest
 from xtr_tf.retriever.retriever import Retriever
+from xtr_tf.scoring.fusion import RRF_CONSTANT
 
 # Short hit lists keep the file small; what is retrieved does not depend on how much.
 _K_PRIME_OF_HITS = 50
@@ -177,6 +178,8 @@ class _Recorder:
         for query in (texts, texts[:1], np.concatenate([_strings(["", " "]), texts[:1]])):
             self._record("serving_default", {"query": query}, of_documents)
         self._record("search", {"query": texts, **self._parameters}, of_documents)
+        if self._retriever.lexical is not None:
+            self._record_hybrid(texts)
         self._record_sharp_searches()
         if self._retriever.keeps_vectors:
             self._record_rescored()
@@ -193,6 +196,7 @@ class _Recorder:
         request = {
             **self._parameters,
             **_for_all(k_prime=k_prime, leaves=_LEAVES_OF_SHARP, rescore=0),
+            "alpha": np.zeros(1, np.float32),
         }
         query = {"query": self._texts[[place]]}
         vectors = {"encodings": self._vectors[[place]], "mask": self._mask[[place]]}
@@ -236,6 +240,13 @@ class _Recorder:
         texts = self._texts[steadiness.queries]
         self._record("search", {"query": texts, **parameters}, {"scores": steadiness.tolerance})
 
+    def _record_hybrid(self, texts: np.ndarray) -> None:
+        """Fused by weights; by ranks only those of BM25, since a last bit of f_XTR' can change a rank."""
+        for alpha, fusion in ((0.5, "weighted"), (1.0, "rrf")):
+            asked = {"alpha": np.array([alpha], np.float32), "fusion": _strings([fusion])}
+            request = {**self._parameters, **_for_all(rescore=0), **asked}
+            self._record("search", {"query": texts, **request}, {"scores": self._steadiness.tolerance})
+
     def _record_explanations(self, texts: np.ndarray) -> None:
         request = {name: value for name, value in self._parameters.items() if name != "rescore"}
         request |= _for_all(top_k=min(self._retriever.defaults.top_k, _MOST_EXPLAINED))
@@ -254,7 +265,8 @@ class _Recorder:
 
     def _of_vectors(self, parameters: Mapping[str, Any], places: Any = slice(None)) -> dict[str, Any]:
         """The same parameters for queries that come as vectors, with the weights of the model's default."""
-        kept = {name: value for name, value in parameters.items() if name != "token_weights"}
+        of_text = ("token_weights", "alpha", "fusion")
+        kept = {name: value for name, value in parameters.items() if name not in of_text}
         return {"weights": self._weights[places], **kept}
 
     def _ask(self, signature: str, inputs: Mapping[str, Any]) -> Arrays:
@@ -282,7 +294,26 @@ class _Recorder:
         outputs = self._ask(signature, asked)
         kept = {name: array for name, array in outputs.items() if not only or name in only}
         beyond = self._beyond(signature, inputs)
+        if signature in ("serving_default", "search", "explain"):
+            tolerances = self._of_fused(asked, outputs, tolerances)
         self.cases.append(ReferenceCase(signature, asked, kept, tolerances, contested, beyond))
+
+    def _of_fused(
+        self, inputs: Mapping[str, Any], outputs: Arrays, tolerances: Mapping[str, float]
+    ) -> Mapping[str, float]:
+        """How far scores of both kinds and fused ones may move, if f_XTR' may move by so much."""
+        if self._retriever.lexical is None:
+            return tolerances
+        of_xtr, defaults = tolerances["scores"], self._retriever.defaults
+        alpha = float(np.max(inputs.get("alpha", defaults.alpha), initial=0))
+        if alpha and defaults.fusion == "rrf":
+            of_fused = 2 * (1 - alpha) / RRF_CONSTANT**2  # two places among the first
+        else:
+            of_fused = of_xtr * (3 if alpha else 1)  # the scale of BM25 moves with it at either end
+        largest = float(np.max(outputs.get("lexical_scores", 0.0), initial=1))
+        of_bm25 = slack.rounding_of_scores(self._retriever.dim) * largest
+        of_fused = max(of_fused, slack.rounding_of_scores(self._retriever.dim))
+        return {**tolerances, "scores": of_fused, "xtr_scores": of_xtr, "lexical_scores": of_bm25}
 
     def _beyond(self, signature: str, inputs: Mapping[str, Any]) -> np.ndarray | None:
         """Scores of the first documents that a ranking does not return; None if that cannot be asked."""

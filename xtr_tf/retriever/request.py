@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from xtr_tf.config.retrieval import MAX_TOP_K, TOKEN_WEIGHTS, SearchDefaults
+from xtr_tf.config.retrieval import FUSIONS, MAX_TOP_K, TOKEN_WEIGHTS, SearchDefaults
 
 #: What most signatures begin with.
 QUERY = tf.TensorSpec([None], tf.string, name="query")
@@ -37,6 +37,8 @@ class SearchRequest(NamedTuple):
         filter: string, conditions on the fields of documents (`filters.py`); only documents that meet them
             are searched. All are if it is empty, and if it is None as a whole.
         min_score: float32, documents with a lower score are not returned.
+        alpha: float32, what BM25 counts for in the score, from 0 to 1.
+        fusion: string, one of `xtr_tf.config.retrieval.FUSIONS`.
     """
 
     k_prime: tf.Tensor
@@ -49,13 +51,15 @@ class SearchRequest(NamedTuple):
     token_weights: tf.Tensor
     filter: tf.Tensor | None
     min_score: tf.Tensor
+    alpha: tf.Tensor
+    fusion: tf.Tensor
 
     @classmethod
     def specs(cls) -> dict[str, tf.TensorSpec]:
         """Dtypes and shapes, by name."""
         dtypes = cls(
             *(tf.int32, tf.int32, tf.int32, tf.string, tf.float32, tf.string, tf.int32),
-            *(tf.string, tf.string, tf.float32),
+            *(tf.string, tf.string, tf.float32, tf.float32, tf.string),
         )
         return {name: tf.TensorSpec([None], dtype, name=name) for name, dtype in dtypes._asdict().items()}
 
@@ -73,6 +77,8 @@ class SearchRequest(NamedTuple):
             defaults.token_weights,
             "",
             defaults.min_score,
+            defaults.alpha,
+            defaults.fusion,
         )
         return cls(*(tf.constant([value]) for value in values))
 
@@ -113,6 +119,16 @@ class SearchRequest(NamedTuple):
                 tf.reduce_all((self.token_weights == "none") | (self.token_weights == "idf")),
                 f"`token_weights` must be one of {', '.join(TOKEN_WEIGHTS)}. Received:",
                 self.token_weights,
+            ),
+            require(
+                tf.reduce_all((self.alpha >= 0) & (self.alpha <= 1)),
+                "`alpha` must be between 0 (XTR) and 1 (BM25). Received:",
+                self.alpha,
+            ),
+            require(
+                tf.reduce_all((self.fusion == "weighted") | (self.fusion == "rrf")),
+                f"`fusion` must be one of {', '.join(FUSIONS)}. Received:",
+                self.fusion,
             ),
         ]
         with tf.control_dependencies(checks):

@@ -17,6 +17,8 @@ from xtr_tf.errors import InputError
 from xtr_tf.index.searchers.base import TokenSearcher
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.tokenizer import Tokenizer
+from xtr_tf.retriever.hybrid import HybridDocuments, HybridRanker
+from xtr_tf.retriever.lexical_part import LexicalPart
 from xtr_tf.retriever.piece_weights import PieceWeights
 from xtr_tf.retriever.request import SearchRequest, require
 from xtr_tf.retriever.tables import DocumentTable, TokenTable, joined_filters
@@ -69,6 +71,7 @@ class Retriever(tf.Module):
         defaults: What a request that names no parameters is answered with.
         piece_weights: How common pieces are, for weights of query tokens; there are none without it.
         identity: Where it comes from, for whoever merges the answers of several.
+        lexical: BM25 of the documents, for hybrid search; there is none without it.
 
     Example:
         >>> retriever = Retriever(encoder, tokenizer, ExactSearcher(vectors), owners, documents)
@@ -87,6 +90,7 @@ class Retriever(tf.Module):
         defaults: SearchDefaults | None = None,
         piece_weights: PieceWeights | None = None,
         identity: Identity | None = None,
+        lexical: LexicalPart | None = None,
     ) -> None:
         super().__init__(name="retriever")
         _check_sizes(encoder, searcher, document_of_token, documents, tokens)
@@ -101,6 +105,12 @@ class Retriever(tf.Module):
             raise InputError(
                 "`token_weights` needs an index that has counted the pieces of its documents; build it again "
                 f"with `xtr-tf index`. Received: {self.defaults.token_weights!r} for an index without."
+            )
+        self.lexical = lexical
+        if lexical is None and self.defaults.alpha:
+            raise InputError(
+                "`alpha` needs an index with BM25; build it with `lexical` set to words or ngrams. "
+                f"Received: {self.defaults.alpha} for an index without."
             )
         self.dim = searcher.dim
         self.document_of_token = tf.Variable(
@@ -117,6 +127,14 @@ class Retriever(tf.Module):
         owners = self.document_of_token
         # Without `self`, which would keep an index in memory until cycles are collected.
         self._search_tokens = TokenSearch(searcher, lambda text: tf.gather(documents.allowed(text), owners))
+        self._hybrid_ranker = lexical and HybridRanker(
+            lexical,
+            documents,
+            owners,
+            self.dim,
+            searcher.vectors_of if self.keeps_vectors else None,
+            self.document_offsets if self.keeps_vectors else None,
+        )
 
     def query_ids(self, queries: tf.Tensor) -> tf.RaggedTensor:
         """Piece ids of `[batch]` strings, cut to the longest query: `[batch, (tokens)]` int32."""
@@ -184,20 +202,62 @@ class Retriever(tf.Module):
             of_rows(request.imputation, queries.mask), of_rows(request.constant, queries.mask)
         )
 
-    def search(self, queries: EncodedTexts, request: SearchRequest) -> RankedDocuments:
-        """Finds and ranks documents; the first of them again by exact f_ColBERT if the request asks."""
-        return self._search(queries, request).above(request.min_score)
+    def search(
+        self, queries: EncodedTexts, request: SearchRequest, texts: tf.Tensor | None = None
+    ) -> HybridDocuments:
+        """Finds and ranks documents; the first of them again by exact f_ColBERT if the request asks.
 
-    def _search(self, queries: EncodedTexts, request: SearchRequest) -> RankedDocuments:
-        hits = self.find_tokens(queries, request)
+        Args:
+            queries: Their tokens.
+            request: What is asked for.
+            texts: `[queries]` strings, for BM25; without them `alpha` is taken to be 0.
+        """
+        return self.rank_hits(self.find_tokens(queries, request), queries, request, texts)
+
+    def rank_hits(
+        self, hits: TokenHits, queries: EncodedTexts, request: SearchRequest, texts: tf.Tensor | None
+    ) -> HybridDocuments:
+        """Ranks the documents that own the hits, and those that BM25 finds; arguments as of `search`."""
+        request = self._checked(request)
+
+        def by_tokens() -> HybridDocuments:
+            return HybridDocuments.without_lexical(self._rank_by_tokens(hits, queries, request))
+
+        ranker = self._hybrid_ranker
+        if texts is None or ranker is None:
+            return by_tokens().above(request.min_score)
+        weights = tf.ones_like(queries.mask, tf.float32) if queries.weights is None else queries.weights
+        tensors = (queries.encodings, queries.mask, weights, texts)
+        ranked = tf.cond(tf.reduce_any(request.alpha > 0), lambda: ranker(hits, tensors, request), by_tokens)
+        return ranked.above(request.min_score)
+
+    def _checked(self, request: SearchRequest) -> SearchRequest:
+        """The same request, which fails when run if it asks for what this model does not have."""
+        checks = []
         if not self.keeps_vectors:
-            kept = require(
-                tf.reduce_all(request.rescore == 0),
-                "`rescore` needs an index that keeps vectors: exact, core, or reordered scann. Received:",
-                request.rescore,
+            checks.append(
+                require(
+                    tf.reduce_all(request.rescore == 0),
+                    "`rescore` needs an index that keeps vectors: exact, core, or reordered scann. Received:",
+                    request.rescore,
+                )
             )
-            with tf.control_dependencies([kept]):
-                return self.rank(hits, queries, request)
+        if self._hybrid_ranker is None:
+            checks.append(
+                require(
+                    tf.reduce_all(request.alpha == 0),
+                    "`alpha` needs an index with BM25: built with `lexical` words or ngrams. Received:",
+                    request.alpha,
+                )
+            )
+        with tf.control_dependencies(checks):
+            return request._replace(top_k=tf.identity(request.top_k))
+
+    def _rank_by_tokens(
+        self, hits: TokenHits, queries: EncodedTexts, request: SearchRequest
+    ) -> RankedDocuments:
+        if not self.keeps_vectors:
+            return self.rank(hits, queries, request)
         return tf.cond(
             tf.reduce_any(request.rescore > 0),
             lambda: self._rescore(hits, queries, request),

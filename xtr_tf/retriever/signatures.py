@@ -6,9 +6,10 @@
 |---|---|---|
 | `serving_default` | `query` string[B] | `document_ids` string[B, K], `scores` float[B, K] |
 | `search` | `query` string[B], *parameters* | `document_ids`, `titles`, `languages` string[B, K], \
-`scores` float[B, K]; where they are kept, `texts` and `fields` (JSON) string[B, K] |
+`scores` float[B, K]; where they are kept, `texts` and `fields` (JSON) string[B, K]; with BM25, \
+`xtr_scores`, `lexical_scores` float[B, K] |
 | `search_vectors` | `encodings` float[B, L, D], `mask` bool[B, L], `weights` float[B, L], *parameters* \
-without `token_weights` | as `search` |
+without `token_weights`, `alpha`, `fusion` | as `search`, without `xtr_scores`, `lexical_scores` |
 | `search_tokens` | `query` string[B], `k_prime`, `leaves` int32[B], `languages`, `filter` string[B] | per \
 query token (L) and hit (C): `mask` bool[B, L], `token_ids` int32[B, L, C], `scores` float[B, L, C], \
 `cutoffs` float[B, L], `documents` int32[B, L, C], which counts in the query's own `document_ids`, `titles`, \
@@ -42,6 +43,8 @@ the index keeps vectors |
 "" for none; see `filters.py` |
 | `min_score` | float[B] | documents with a lower score are not returned |
 | `token_weights` | string[B] | `none`: all query tokens count the same; `idf`: by how rare their pieces are |
+| `alpha` | float[B] | what BM25 counts for, from 0 (XTR) to 1 (BM25), where the model has it |
+| `fusion` | string[B] | `weighted` or `rrf`; see `xtr_tf/scoring/fusion.py` |
 
 **Joining and splitting.** Every input and output has the queries first. Requests whose inputs agree in all
 other dimensions may be joined along the first and the answer split again: each query gets what it would get
@@ -55,6 +58,10 @@ nothing for it: servers join requests of several callers to one batch, and one c
 the others. Where `retrieved` is false, `token_scores` holds what was imputed and the piece is "" with the
 span -1 to -1; spans count characters of `"{title} {text}"`. Among token hits, padding has the document -1
 and the score -inf.
+
+With an `alpha` above 0 candidates are those of XTR and of BM25, and `scores` are their fused scores. Of every
+document `xtr_scores` has f_XTR', with m_i for all tokens where none was retrieved, or f_ColBERT where it was
+rescored, and `lexical_scores` has BM25, which is not looked up, but 0, if `alpha` is 0.
 """
 
 from __future__ import annotations
@@ -64,7 +71,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from xtr_tf.retriever.explain import explain_signature
+from xtr_tf.retriever.explain import describe_documents, explain_signature
 from xtr_tf.retriever.hits import describe_hits
 from xtr_tf.retriever.look_up import look_up_signature
 from xtr_tf.retriever.request import (
@@ -77,7 +84,6 @@ from xtr_tf.retriever.request import (
 )
 from xtr_tf.retriever.retriever import EncodedTexts, Retriever
 from xtr_tf.scoring.maxsim import maxsim_scores, score_in_chunks
-from xtr_tf.scoring.ranking import RankedDocuments
 
 
 def build_signatures(retriever: Retriever) -> dict[str, Any]:
@@ -105,7 +111,7 @@ def search_signatures(retriever: Retriever) -> dict[str, Any]:
         encoded = encoded._replace(mask=encoded.mask & ~has_no_text(ids)[:, tf.newaxis])
         if defaults.token_weights != "none":
             encoded = retriever.weigh(encoded, ids, default_request.token_weights)
-        ranked = retriever.search(encoded, default_request)
+        ranked = retriever.search(encoded, default_request, query if defaults.alpha else None)
         shape = [None, defaults.top_k]
         return {
             "document_ids": tf.ensure_shape(retriever.documents.look_up_ids(ranked.ordinals), shape),
@@ -116,14 +122,14 @@ def search_signatures(retriever: Retriever) -> dict[str, Any]:
         request = request.checked(tf.size(query))
         ids = require_text(retriever.query_ids(query), "query")
         encoded = retriever.weigh(retriever.encode(ids), ids, request.token_weights)
-        return _documents(retriever, shared_search(encoded, request))
+        return describe_documents(retriever, shared_search(encoded, request, query))
 
     def search_vectors(
         encodings: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, request: SearchRequest
     ) -> dict[str, tf.Tensor]:
         request = request.checked(tf.shape(mask)[0])
         encoded = _checked_weights(_checked_vectors(encodings, mask), weights)
-        return _documents(retriever, shared_search(encoded, request))
+        return describe_documents(retriever, shared_search(encoded, request), of_text=False)
 
     def search_tokens(query: tf.Tensor, request: SearchRequest) -> dict[str, tf.Tensor]:
         request = request.checked(tf.size(query))
@@ -144,8 +150,9 @@ def search_signatures(retriever: Retriever) -> dict[str, Any]:
         tf.TensorSpec([None, None], tf.bool, name="mask"),
     ]
     hits_only = ("k_prime", "leaves", "languages", "filter")
-    # Vectors come without pieces, and so with weights of their own if at all.
-    of_vectors = [name for name in SearchRequest._fields if name != "token_weights"]
+    # Vectors come without text: without BM25, and with weights of their own if at all.
+    of_text = ("token_weights", "alpha", "fusion")
+    of_vectors = [name for name in SearchRequest._fields if name not in of_text]
     weights = (tf.TensorSpec([None, None], tf.float32, name="weights"), tf.constant([[1.0]]))
     return {
         "serving_default": serving_default,
@@ -153,20 +160,12 @@ def search_signatures(retriever: Retriever) -> dict[str, Any]:
         "search_vectors": with_parameters(
             search_vectors,
             vectors,
-            dataclasses.replace(defaults, token_weights="none"),
+            dataclasses.replace(defaults, token_weights="none", alpha=0.0),
             of_vectors,
             optional=[weights],
         ),
         "search_tokens": with_parameters(search_tokens, [QUERY], defaults, hits_only),
         "search_vectors_tokens": with_parameters(search_vectors_tokens, vectors, defaults, hits_only),
-    }
-
-
-def _documents(retriever: Retriever, ranked: RankedDocuments) -> dict[str, tf.Tensor]:
-    return {
-        "scores": ranked.scores,
-        **retriever.documents.look_up(ranked.ordinals),
-        **retriever.documents.look_up_contents(ranked.ordinals),
     }
 
 

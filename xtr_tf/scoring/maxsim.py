@@ -93,15 +93,8 @@ def rescore_documents(
 
     def rescore_query(query: tuple[tf.Tensor, ...]) -> RankedDocuments:
         ordinals, encoding, mask, weights = query
-        present = tf.maximum(ordinals, 0)
-        starts, ends = tf.gather(document_offsets, present), tf.gather(document_offsets, present + 1)
-        tokens = tf.ragged.range(starts, tf.where(ordinals >= 0, ends, starts))
-        kept = vectors_of(tokens.flat_values)
-        similarities = tf.matmul(kept, tf.boolean_mask(encoding, mask), transpose_b=True)
-        best = tf.math.unsorted_segment_max(similarities, tokens.value_rowids(), tf.size(ordinals))
-        counted = tf.boolean_mask(weights, mask)
-        scores = tf.math.divide_no_nan(tf.linalg.matvec(best, counted), tf.reduce_sum(counted))
-        scores = tf.where(tokens.row_lengths() > 0, scores, -float("inf"))
+        vectors, counted = tf.boolean_mask(encoding, mask), tf.boolean_mask(weights, mask)
+        scores = score_kept_documents(ordinals, vectors, counted, vectors_of, document_offsets)
         return rank_candidates(ordinals, scores, tf.size(ordinals))
 
     return tf.map_fn(
@@ -110,3 +103,31 @@ def rescore_documents(
         fn_output_signature=ONE_RANKING,
         parallel_iterations=None if tf.executing_eagerly() else _QUERIES_AT_ONCE,
     )
+
+
+def score_kept_documents(
+    ordinals: tf.Tensor,
+    vectors: tf.Tensor,
+    weights: tf.Tensor,
+    vectors_of: Callable[[tf.Tensor], tf.Tensor],
+    document_offsets: tf.Tensor,
+) -> tf.Tensor:
+    """f_ColBERT of one query with some documents.
+
+    Args:
+        ordinals: `[documents]` int32, -1 for none.
+        vectors: `[rows, dim]` float32, the tokens of the query.
+        weights: `[rows]` float32, what each of them counts for.
+        vectors_of: As for `rescore_documents`.
+        document_offsets: As there.
+
+    Returns:
+        `[documents]` float32, `-inf` for none and for documents without tokens.
+    """
+    present = tf.maximum(ordinals, 0)
+    starts, ends = tf.gather(document_offsets, present), tf.gather(document_offsets, present + 1)
+    tokens = tf.ragged.range(starts, tf.where(ordinals >= 0, ends, starts))
+    similarities = tf.matmul(vectors_of(tokens.flat_values), vectors, transpose_b=True)
+    best = tf.math.unsorted_segment_max(similarities, tokens.value_rowids(), tf.size(ordinals))
+    scores = tf.math.divide_no_nan(tf.linalg.matvec(best, weights), tf.reduce_sum(weights))
+    return tf.where(tokens.row_lengths() > 0, scores, -float("inf"))

@@ -12,6 +12,9 @@ Citation: [Lee et al., 2023](https://arxiv.org/abs/2304.01982), "Missing similar
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
 import tensorflow as tf
 
 from xtr_tf.config.retrieval import IMPUTATIONS
@@ -67,64 +70,103 @@ def score_documents(
         tf.errors.InvalidArgumentError: For an unknown imputation or `top_k` below 1; inside a
             graph when it runs.
     """
-    query_mask = tf.cast(query_mask, tf.bool)
     top_k = _vector(top_k, tf.int32)
+    check = tf.debugging.Assert(
+        tf.reduce_all(top_k >= 1), ["`top_k` must be at least 1. Received:", top_k], summarize=8
+    )
+    with tf.control_dependencies([] if check is None else [check]):
+        columns = tf.reduce_max(top_k)
+    ranked = map_queries(
+        lambda query: _rank_query(query, num_documents, columns),
+        hits,
+        query_mask,
+        document_of_token,
+        imputation,
+        constant,
+        weights,
+        returns=ONE_RANKING,
+    )
+    return ranked if top_k.shape == [1] else ranked.cut(top_k)
+
+
+class QueryHits(NamedTuple):
+    """The hits of one query.
+
+    Attributes:
+        documents: `[rows, columns]` int32, the documents of the hits.
+        scores: `[rows, columns]` float32, `-inf` where there is no hit.
+        missing: `[rows]` float32, m_i.
+        weights: `[rows]` float32, w_i.
+        only_retrieved: Scalar bool, whether the mean is over retrieved similarities only.
+    """
+
+    documents: tf.Tensor
+    scores: tf.Tensor
+    missing: tf.Tensor
+    weights: tf.Tensor
+    only_retrieved: tf.Tensor
+
+
+def map_queries(
+    function: Callable[..., Any],
+    hits: TokenHits,
+    query_mask: tf.Tensor,
+    document_of_token: tf.Tensor,
+    imputation: tf.Tensor | str,
+    constant: tf.Tensor | float,
+    weights: tf.Tensor | None,
+    returns: Any,
+    values: Sequence[tf.Tensor] = (),
+) -> Any:
+    """Calls a function with the hits of each query, and stacks what it returns.
+
+    Args:
+        function: Takes `QueryHits`, and a row of each of `values`.
+        hits: As for `score_documents`, and so the arguments up to `weights`.
+        query_mask: As there.
+        document_of_token: As there.
+        imputation: As there.
+        constant: As there.
+        weights: As there.
+        returns: Specs of what the function returns.
+        values: Further tensors, `[queries, ...]`.
+    """
+    query_mask = tf.cast(query_mask, tf.bool)
     imputation, constant = _vector(imputation, tf.string), _vector(constant, tf.float32)
-    checks = [
-        tf.debugging.Assert(
-            tf.reduce_all(top_k >= 1), ["`top_k` must be at least 1. Received:", top_k], summarize=8
-        ),
-        tf.debugging.Assert(
-            tf.reduce_all(tf.reduce_any(imputation[:, tf.newaxis] == tf.constant(IMPUTATIONS), axis=1)),
-            [f"`imputation` must be one of {', '.join(IMPUTATIONS)}. Received:", imputation],
-            summarize=8,
-        ),
-    ]
-    with tf.control_dependencies([check for check in checks if check is not None]):
+    check = tf.debugging.Assert(
+        tf.reduce_all(tf.reduce_any(imputation[:, tf.newaxis] == tf.constant(IMPUTATIONS), axis=1)),
+        [f"`imputation` must be one of {', '.join(IMPUTATIONS)}. Received:", imputation],
+        summarize=8,
+    )
+    with tf.control_dependencies([] if check is None else [check]):
         missing = hits.missing_similarities(of_rows(imputation, query_mask), of_rows(constant, query_mask))
     documents = tf.gather(document_of_token, hits.token_ids)
     weights = tf.ones_like(missing) if weights is None else weights
-    only_retrieved = imputation == "none"
-    columns = tf.reduce_max(top_k)
+    everything = QueryHits(documents, hits.scores, missing, weights, imputation == "none")
 
-    def rank_query(
-        documents: tf.Tensor,
-        scores: tf.Tensor,
-        missing: tf.Tensor,
-        weights: tf.Tensor,
-        only_retrieved: tf.Tensor,
-    ) -> RankedDocuments:
-        gains = scores - missing[:, tf.newaxis]
-        return _rank_query(documents, gains, missing, weights, num_documents, only_retrieved, columns)
+    def call_once() -> Any:
+        of_query = everything._replace(only_retrieved=everything.only_retrieved[0])
+        result = function(of_query, *(value[0] for value in values))
+        return tf.nest.map_structure(lambda part: part[tf.newaxis], result)
 
-    def rank_one() -> RankedDocuments:
-        ordinals, ranked = rank_query(documents, hits.scores, missing, weights, only_retrieved[0])
-        return RankedDocuments(ordinals[tf.newaxis], ranked[tf.newaxis])
-
-    def rank_each() -> RankedDocuments:
+    def call_each() -> Any:
         lengths = tf.reduce_sum(tf.cast(query_mask, tf.int32), axis=1)
         ends = tf.cumsum(lengths)
 
-        def rank(query: tuple[tf.Tensor, ...]) -> RankedDocuments:
-            start, end, only_retrieved = query
-            return rank_query(
-                documents[start:end],
-                hits.scores[start:end],
-                missing[start:end],
-                weights[start:end],
-                only_retrieved,
-            )
+        def call(query: tuple[tf.Tensor, ...]) -> Any:
+            start, end, only_retrieved, *row = query
+            of_rows = [part[start:end] for part in everything[:-1]]
+            return function(QueryHits._make([*of_rows, only_retrieved]), *row)
 
         return tf.map_fn(
-            rank,
-            (ends - lengths, ends, tf.broadcast_to(only_retrieved, tf.shape(ends))),
-            fn_output_signature=ONE_RANKING,
+            call,
+            (ends - lengths, ends, tf.broadcast_to(everything.only_retrieved, tf.shape(ends)), *values),
+            fn_output_signature=returns,
             parallel_iterations=None if tf.executing_eagerly() else _QUERIES_AT_ONCE,
         )
 
     # The loop costs as much as the scoring of a small query, so the commonest batch goes without.
-    ranked = tf.cond(tf.shape(query_mask)[0] == 1, rank_one, rank_each)
-    return ranked if top_k.shape == [1] else ranked.cut(top_k)
+    return tf.cond(tf.shape(query_mask)[0] == 1, call_once, call_each)
 
 
 def of_rows(values: tf.Tensor, query_mask: tf.Tensor) -> tf.Tensor:
@@ -146,66 +188,63 @@ def _vector(values: tf.Tensor | str | float, dtype: tf.DType) -> tf.Tensor:
     return tf.reshape(tf.convert_to_tensor(values, dtype), [-1])
 
 
-def _rank_query(
-    documents: tf.Tensor,
-    gains: tf.Tensor,
-    missing: tf.Tensor,
-    weights: tf.Tensor,
-    num_documents: int,
-    only_retrieved: tf.Tensor,
-    top_k: tf.Tensor,
-) -> RankedDocuments:
-    """Ranks the documents of one query.
-
-    Args:
-        documents: `[rows, columns]` int32, the documents of the hits.
-        gains: `[rows, columns]` float32, what each hit has above m_i; `-inf` counts as no hit.
-        missing: `[rows]` float32, m_i.
-        weights: `[rows]` float32, w_i.
-        num_documents: Documents in the index.
-        only_retrieved: Scalar bool, whether the mean is over retrieved similarities only.
-        top_k: Scalar int32.
-
-    Returns:
-        Ordinals and scores, `[top_k]`.
-    """
+def _rank_query(query: QueryHits, num_documents: int, top_k: tf.Tensor) -> RankedDocuments:
+    """Ranks the documents of one query; ordinals and scores, `[top_k]`."""
 
     def score_all() -> RankedDocuments:
-        scores = _score_candidates(documents, num_documents, gains, missing, weights, only_retrieved)
-        return rank_all(scores, top_k)
+        return rank_all(_score_candidates(query, query.documents, num_documents), top_k)
 
     def score_distinct() -> RankedDocuments:
-        candidates, candidate_of_hit = tf.unique(tf.reshape(documents, [-1]))
-        candidate_of_hit = tf.reshape(candidate_of_hit, tf.shape(documents))
-        scores = _score_candidates(
-            candidate_of_hit, tf.size(candidates), gains, missing, weights, only_retrieved
-        )
-        return rank_candidates(candidates, scores, top_k)
+        return rank_candidates(*_distinct_candidates(query), top_k)
 
+    return tf.cond(_is_dense(query, num_documents), score_all, score_distinct)
+
+
+def score_all_documents(query: QueryHits, num_documents: int) -> tf.Tensor:
+    """f_XTR' of one query with every document, `[documents]`, `-inf` where nothing was retrieved."""
+
+    def score_distinct() -> tf.Tensor:
+        candidates, scores = _distinct_candidates(query)
+        nothing = tf.fill([num_documents], -float("inf"))
+        return tf.tensor_scatter_nd_update(nothing, candidates[:, tf.newaxis], scores)
+
+    return tf.cond(
+        _is_dense(query, num_documents),
+        lambda: _score_candidates(query, query.documents, num_documents),
+        score_distinct,
+    )
+
+
+def score_of_nothing(query: QueryHits) -> tf.Tensor:
+    """f_XTR' of a document of which nothing was retrieved: the mean of m_i, 0 if there is none."""
+    return tf.math.divide_no_nan(tf.reduce_sum(query.missing * query.weights), tf.reduce_sum(query.weights))
+
+
+def _is_dense(query: QueryHits, num_documents: int) -> tf.Tensor:
     # A slot for every document is fastest while there are few documents per hit; beyond that, time
     # and memory must not depend on the size of the corpus.
-    dense = num_documents <= _DOCUMENTS_PER_HIT * tf.shape(documents)[1]
-    return tf.cond(dense, score_all, score_distinct)
+    return num_documents <= _DOCUMENTS_PER_HIT * tf.shape(query.documents)[1]
+
+
+def _distinct_candidates(query: QueryHits) -> tuple[tf.Tensor, tf.Tensor]:
+    """Ordinals of the documents of the hits, each once, and their scores."""
+    candidates, candidate_of_hit = tf.unique(tf.reshape(query.documents, [-1]))
+    candidate_of_hit = tf.reshape(candidate_of_hit, tf.shape(query.documents))
+    return candidates, _score_candidates(query, candidate_of_hit, tf.size(candidates))
 
 
 def _score_candidates(
-    candidate_of_hit: tf.Tensor,
-    num_candidates: tf.Tensor | int,
-    gains: tf.Tensor,
-    missing: tf.Tensor,
-    weights: tf.Tensor,
-    only_retrieved: tf.Tensor,
+    query: QueryHits, candidate_of_hit: tf.Tensor, num_candidates: tf.Tensor | int
 ) -> tf.Tensor:
     """f_XTR' of candidates, `[num_candidates]`, `-inf` where nothing was retrieved.
 
     Args:
+        query: The hits.
         candidate_of_hit: `[rows, columns]` int32, below `num_candidates`.
         num_candidates: Candidates to score.
-        gains: `[rows, columns]`, as for `_rank_query`.
-        missing: `[rows]`, as for `_rank_query`.
-        weights: `[rows]`, as for `_rank_query`.
-        only_retrieved: Scalar bool.
     """
+    missing, weights = query.missing, query.weights
+    gains = query.scores - missing[:, tf.newaxis]
     rows = tf.shape(candidate_of_hit)[0]
     segments = tf.range(rows)[:, tf.newaxis] * num_candidates + candidate_of_hit
     best = tf.math.unsorted_segment_max(gains, segments, rows * num_candidates)
@@ -214,5 +253,5 @@ def _score_candidates(
     retrieved = tf.where(best > best.dtype.min, weights[:, tf.newaxis], 0.0)
     sums = tf.reduce_sum(missing * weights) + tf.reduce_sum(best * retrieved, axis=0)
     counted = tf.reduce_sum(retrieved, axis=0)
-    means = tf.math.divide_no_nan(sums, tf.where(only_retrieved, counted, tf.reduce_sum(weights)))
+    means = tf.math.divide_no_nan(sums, tf.where(query.only_retrieved, counted, tf.reduce_sum(weights)))
     return tf.where(counted > 0, means, -float("inf"))

@@ -1,0 +1,202 @@
+"""Ranking by f_XTR' and BM25 together: every candidate of either has both scores.
+
+What the fused score is says `xtr_tf.scoring.fusion`. Knows nothing of how tokens were found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from xtr_tf.retriever.lexical_part import LexicalPart
+from xtr_tf.retriever.request import SearchRequest
+from xtr_tf.retriever.tables import DocumentTable, joined_filters
+from xtr_tf.retriever.token_search import at_least_one_row
+from xtr_tf.scoring.fusion import fuse
+from xtr_tf.scoring.maxsim import score_kept_documents
+from xtr_tf.scoring.ranking import RankedDocuments, rank_all, sort_keys
+from xtr_tf.scoring.token_hits import TokenHits
+from xtr_tf.scoring.xtr import QueryHits, map_queries, score_all_documents, score_of_nothing
+
+
+class HybridDocuments(NamedTuple):
+    """The best documents of each query, with both scores: `[queries, top_k]`.
+
+    Attributes:
+        ordinals: int32, -1 where fewer were found.
+        scores: float32, descending, `-inf` where fewer were found.
+        xtr_scores: float32, f_XTR', or f_ColBERT of what was ranked again; `-inf` where fewer were found.
+        lexical_scores: float32, BM25; 0 where `alpha` is 0, and where fewer were found.
+    """
+
+    ordinals: tf.Tensor
+    scores: tf.Tensor
+    xtr_scores: tf.Tensor
+    lexical_scores: tf.Tensor
+
+    @classmethod
+    def without_lexical(cls, ranked: RankedDocuments) -> HybridDocuments:
+        """What was ranked by tokens only."""
+        return cls(ranked.ordinals, ranked.scores, ranked.scores, tf.zeros_like(ranked.scores))
+
+    def kept(self, keep: tf.Tensor) -> HybridDocuments:
+        """Only the documents for which `keep`, `[queries, top_k]` bool, is true."""
+        return HybridDocuments(
+            tf.where(keep, self.ordinals, -1),
+            tf.where(keep, self.scores, -float("inf")),
+            tf.where(keep, self.xtr_scores, -float("inf")),
+            tf.where(keep, self.lexical_scores, 0.0),
+        )
+
+    def above(self, min_score: tf.Tensor) -> HybridDocuments:
+        """The documents that score at least so much, `[queries]` float32 or `[1]` for all."""
+        return self.kept(self.scores >= min_score[:, tf.newaxis])
+
+
+#: What is known of a query besides its hits: its encoding, mask, weights and text.
+_QueryTensors = tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]
+_ONE_QUERY = HybridDocuments(
+    tf.TensorSpec([None], tf.int32), *(tf.TensorSpec([None], tf.float32) for _ in range(3))
+)
+
+
+class HybridRanker:
+    """Ranks the documents of queries by both scores.
+
+    Args:
+        lexical: BM25 of the documents.
+        documents: Understands filters.
+        document_of_token: `[tokens]` int32.
+        dim: Width of a vector.
+        vectors_of: Gives the vectors of tokens, or None where they are not kept.
+        document_offsets: `[documents + 1]` int32, where they are.
+    """
+
+    def __init__(
+        self,
+        lexical: LexicalPart,
+        documents: DocumentTable,
+        document_of_token: tf.Variable,
+        dim: int,
+        vectors_of: Callable[[tf.Tensor], tf.Tensor] | None,
+        document_offsets: tf.Variable | None,
+    ) -> None:
+        self._lexical = lexical
+        self._documents = documents
+        self._document_of_token = document_of_token
+        self._vectors_of = vectors_of
+        self._document_offsets = document_offsets
+        # One trace for all signatures, and not inlined: see `TokenSearch`.
+        self._rank = tf.function(
+            self._trace,
+            input_signature=[
+                TokenHits(
+                    tf.TensorSpec([None, None], tf.int32),
+                    tf.TensorSpec([None, None], tf.float32),
+                    tf.TensorSpec([None, None], tf.bool),
+                    tf.TensorSpec([None], tf.float32),
+                ),
+                (
+                    tf.TensorSpec([None, None, dim], tf.float32),
+                    tf.TensorSpec([None, None], tf.bool),
+                    tf.TensorSpec([None, None], tf.float32),
+                    tf.TensorSpec([None], tf.string),
+                ),
+                SearchRequest(**SearchRequest.specs()),
+            ],
+            experimental_attributes={"_noinline": True},
+            autograph=False,
+        )
+
+    def __call__(self, hits: TokenHits, queries: _QueryTensors, request: SearchRequest) -> HybridDocuments:
+        """Ranks.
+
+        Args:
+            hits: Of the rows of `flatten_queries`, among the documents that filters let pass.
+            queries: `[queries, length, dim]` encodings, `[queries, length]` mask and weights, and `[queries]`
+                texts.
+            request: What is asked for.
+        """
+        without = {
+            name: tf.constant([""]) for name in ("languages", "filter") if getattr(request, name) is None
+        }
+        return HybridDocuments(*self._rank(hits, queries, request._replace(**without)))
+
+    def _trace(self, hits: TokenHits, queries: _QueryTensors, request: SearchRequest) -> HybridDocuments:
+        encodings, mask, weights, texts = map(at_least_one_row, queries)
+        count = tf.shape(texts)[0]
+        terms = self._lexical.terms_of(texts)
+        filters = joined_filters(request.filter, request.languages)
+        columns = tf.reduce_max(request.top_k)
+
+        def rank_query(hits: QueryHits, *row: tf.Tensor) -> HybridDocuments:
+            place, encoding, of_query, weights, filter_, alpha, fusion, rescore = row
+            xtr, floor = score_all_documents(hits, self._lexical.num_documents), score_of_nothing(hits)
+            keys = tf.boolean_mask(terms.keys, terms.queries == place)
+            lexical = self._allowed(self._lexical.scores(keys), filter_)
+            largest = tf.reduce_max(lexical)
+            fused = fuse(xtr, lexical, floor, largest, alpha, fusion)
+            ordinals, scores = rank_all(fused, tf.maximum(rescore, columns))
+            found = tf.maximum(ordinals, 0)
+            of_found = tf.gather(xtr, found)
+            of_found = tf.where(of_found > -float("inf"), of_found, floor)
+            best = HybridDocuments(ordinals, scores, of_found, tf.gather(lexical, found)).kept(ordinals >= 0)
+            vectors_of, offsets = self._vectors_of, self._document_offsets
+            if vectors_of is None or offsets is None:
+                return best
+
+            def rank_again() -> HybridDocuments:
+                # Other queries of the batch may want more documents than this one wants to be ranked again.
+                again = best.kept((ordinals >= 0) & (tf.range(tf.size(ordinals)) < rescore))
+                exact = score_kept_documents(
+                    again.ordinals,
+                    tf.boolean_mask(encoding, of_query),
+                    tf.boolean_mask(weights, of_query),
+                    vectors_of,
+                    offsets,
+                )
+                # A document without tokens has only what it had.
+                exact = tf.where(exact > -float("inf"), exact, again.xtr_scores)
+                scores = fuse(exact, again.lexical_scores, floor, largest, alpha, fusion)
+                order = tf.math.top_k(sort_keys(scores, again.ordinals), columns).indices
+                again = again._replace(scores=scores, xtr_scores=exact)
+                return HybridDocuments(*(tf.gather(part, order) for part in again))
+
+            return tf.cond(rescore > 0, rank_again, lambda: best)
+
+        def of_each(values: tf.Tensor) -> tf.Tensor:
+            return tf.broadcast_to(values, [count])
+
+        ranked = map_queries(
+            rank_query,
+            hits,
+            mask,
+            self._document_of_token,
+            request.imputation,
+            request.constant,
+            tf.boolean_mask(weights, mask),
+            returns=_ONE_QUERY,
+            values=(
+                tf.range(count, dtype=tf.int64),
+                encodings,
+                mask,
+                weights,
+                *map(of_each, (filters, request.alpha, request.fusion, request.rescore)),
+            ),
+        )
+        ranked = HybridDocuments(*(part[: tf.shape(queries[3])[0]] for part in ranked))
+        wanted = tf.range(columns) < request.top_k[:, tf.newaxis]
+        kept = ranked.kept(wanted & (ranked.ordinals >= 0))
+        return kept._replace(
+            lexical_scores=tf.where(request.alpha[:, tf.newaxis] > 0, kept.lexical_scores, 0.0)
+        )
+
+    def _allowed(self, scores: tf.Tensor, filter_: tf.Tensor) -> tf.Tensor:
+        """The same scores, 0 for documents that a filter does not let pass."""
+        return tf.cond(
+            filter_ == "",
+            lambda: scores,
+            lambda: tf.where(self._documents.allowed(filter_), scores, 0.0),
+        )
