@@ -283,6 +283,12 @@ def query(
     rescore: Annotated[
         int | None, typer.Option(help="Candidates to rank again by exact f_ColBERT; 0 for none.")
     ] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="What BM25 counts for, from 0 (XTR) to 1 (BM25).")
+    ] = None,
+    fusion: Annotated[
+        str | None, typer.Option(help="How XTR and BM25 are made one score: weighted or rrf.")
+    ] = None,
     fields: Annotated[bool, typer.Option("--fields", help="Show the fields of documents.")] = False,
     token_weights: Annotated[
         str | None, typer.Option(help="What query tokens count for: none (all the same) or idf.")
@@ -320,6 +326,8 @@ def query(
         token_weights=token_weights,
         filter=filter_,
         min_score=min_score,
+        alpha=alpha,
+        fusion=fusion,
     )
     with client:
         try:

@@ -48,6 +48,8 @@ class SearchOptions:
         token_weights: What query tokens count for: `none` (all the same) or `idf` (by how rare they are).
         filter: Conditions on fields that documents must meet, such as `year>=2020;source=wiki|faq`.
         min_score: Documents with a lower score are not returned.
+        alpha: What BM25 counts for in the score, from 0 (XTR) to 1; for an index with BM25.
+        fusion: How the two scores are made one: `weighted` or `rrf`.
     """
 
     k_prime: int | None = None
@@ -60,6 +62,8 @@ class SearchOptions:
     token_weights: str | None = None
     filter: str | None = None
     min_score: float | None = None
+    alpha: float | None = None
+    fusion: str | None = None
 
     def inputs(self, queries: int = 1) -> dict[str, Value]:
         """Returns what is set, as a signature's inputs: the same value for each of so many queries.
@@ -67,7 +71,7 @@ class SearchOptions:
         Servers that join the requests of several callers want it written out.
         """
         given = {name: value for name, value in vars(self).items() if value is not None}
-        for name in ("constant", "min_score"):
+        for name in ("constant", "min_score", "alpha"):
             if name in given:
                 given[name] = float(given[name])
         if "languages" in given:

@@ -61,13 +61,18 @@ class ShardedClient:
                 rather than theirs: k' 1000 and imputation by the cut-off.
 
         Raises:
-            ValueError: `rescore` is set (hits carry no vectors to rank by), or an unknown imputation or
-                kind of weights.
+            ValueError: `rescore` or `alpha` is set (hits carry neither vectors nor terms to rank by), or an
+                unknown imputation or kind of weights.
             ClientError: A server did not answer, or does not split the query into the same tokens;
                 an answer without one of the shards would be a wrong one.
         """
         if options and options.rescore:
             raise ValueError("A sharded client merges token hits and cannot rescore documents.")
+        require(
+            not (options and options.alpha),
+            "A sharded client merges token hits, which have no BM25; leave `alpha` at 0.",
+            options and options.alpha,
+        )
         require(
             not options or options.token_weights in (None, *TOKEN_WEIGHTS),
             f"`token_weights` must be one of {', '.join(TOKEN_WEIGHTS)}.",

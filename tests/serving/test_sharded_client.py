@@ -71,6 +71,8 @@ def test_bad_requests_are_passed_on(sharded):
         sharded.search("a", SearchOptions(k_prime=0))
     with pytest.raises(ValueError, match="cannot rescore"):
         sharded.search("a", SearchOptions(rescore=20))
+    with pytest.raises(ValueError, match="merges token hits, which have no BM25"):
+        sharded.search("a", SearchOptions(alpha=0.5))
     with pytest.raises(ValueError, match=r"`token_weights` must be one of none, idf"):
         sharded.search("a", SearchOptions(token_weights="tf"))
     with pytest.raises(ValueError, match=r"`imputation` must be one of .* Received: 'mean'"):

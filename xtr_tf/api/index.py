@@ -55,6 +55,8 @@ class Index:
         token_weights: str | None = None,
         filter: str | None = None,  # noqa: A002
         min_score: float | None = None,
+        alpha: float | None = None,
+        fusion: str | None = None,
     ) -> Hits | list[Hits]:
         """Finds documents. Parameters that are not given are the index's own defaults.
 
@@ -73,6 +75,10 @@ class Index:
                 few documents have them).
             filter: Conditions on fields that documents must meet, such as `year>=2020;source=wiki|faq`.
             min_score: Documents that score less are not returned.
+            alpha: What BM25 counts for in the score, from 0 (XTR only, the default) to 1 (BM25 only); needs
+                an index with `lexical`.
+            fusion: How the two scores are made one: `weighted` (a mean on one scale, the default) or `rrf`
+                (reciprocal ranks).
 
         Returns:
             The documents found, the best first.
@@ -105,6 +111,8 @@ class Index:
         token_weights: str | None = None,
         filter: str | None = None,  # noqa: A002
         min_score: float | None = None,
+        alpha: float | None = None,
+        fusion: str | None = None,
     ) -> Explanation | list[Explanation]:
         """Finds documents and says why: which of their tokens answered which tokens of the query.
 
@@ -119,6 +127,8 @@ class Index:
             token_weights: As for `search`.
             filter: As for `search`.
             min_score: As for `search`.
+            alpha: As for `search`.
+            fusion: As for `search`.
 
         Returns:
             The documents with their token alignments; in a notebook, coloured tables.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from xtr_tf.api.index import Index, OpenedIndex
 from xtr_tf.collections.given import Documents, open_documents
-from xtr_tf.config.retrieval import IndexConfig, SearchDefaults
+from xtr_tf.config.retrieval import IndexConfig, SearchDefaults, StoreText
 from xtr_tf.errors import InputError
 from xtr_tf.index.build import build_index
 from xtr_tf.index.folder import TokenIndex
@@ -135,7 +135,9 @@ class LiveIndex(Index):
         rescore: int = SearchDefaults.rescore,
         token_weights: str = SearchDefaults.token_weights,
         min_score: float = SearchDefaults.min_score,
-        keep_text: bool = True,
+        alpha: float = SearchDefaults.alpha,
+        fusion: str = SearchDefaults.fusion,
+        store_text: StoreText = "full",
         keep_spans: bool = True,
         queries: Sequence[str] | None = None,
         progress: bool = True,
@@ -155,7 +157,10 @@ class LiveIndex(Index):
             rescore: The same.
             token_weights: The same.
             min_score: The same.
-            keep_text: Whether the version carries the texts.
+            alpha: The same.
+            fusion: The same.
+            store_text: What the version carries of the texts: `none`, a `snippet` of up to 300 characters
+                from the beginning, or `full`.
             keep_spans: Whether it carries pieces and places of tokens, 12 bytes each, for explanations.
             queries: Texts for warm-up requests and reference answers; titles of the documents if not given.
             progress: Whether to show progress.
@@ -180,9 +185,11 @@ class LiveIndex(Index):
             rescore=rescore,
             token_weights=token_weights,
             min_score=min_score,
+            alpha=alpha,
+            fusion=fusion,
         )
         with shown(quiet=not progress), track("export"):
-            assembly = self._assemble(self._vectors, self._index, defaults, keep_text, keep_spans)
+            assembly = self._assemble(self._vectors, self._index, defaults, store_text, keep_spans)
             exported = export_retriever(assembly.retriever, base, assembly.card, version, queries)
         return OpenedIndex(exported.directory)
 

@@ -95,6 +95,7 @@ class Model:
         index_dtype: Literal["", "int8", "bfloat16", "float16", "float32"] = IndexConfig.dtype,
         num_shards: int = IndexConfig.num_shards,
         parallel_searches: int = IndexConfig.parallel_searches,
+        lexical: Literal["none", "words", "ngrams"] = IndexConfig.lexical,
         progress: bool = True,
     ) -> LiveIndex:
         """Encodes documents and makes them searchable.
@@ -131,6 +132,8 @@ class Model:
                 vectors as; empty takes `int8` and `float16`.
             num_shards: Searchers that the tokens are divided over, merged exactly.
             parallel_searches: Parts of a large batch that one `scann` index searches at the same time.
+            lexical: BM25 for hybrid search: over `words`, over character `ngrams`, which suit every script,
+                or `none`.
             progress: Whether to show progress.
 
         Returns:
@@ -168,6 +171,7 @@ class Model:
             dtype=index_dtype,
             num_shards=num_shards,
             parallel_searches=parallel_searches,
+            lexical=lexical,
         )
         corpus = open_documents(documents, language, fields=encoding.fields)
         work = tempfile.TemporaryDirectory(prefix="xtr_tf-")
@@ -254,6 +258,7 @@ class Model:
         max_queries: int = 0,
         bm25: bool = True,
         fusion: bool = False,
+        alpha: float = 0.5,
         analysis_queries: int = 100,
         examples: int = 1,
         seed: int = 0,
@@ -272,7 +277,8 @@ class Model:
                 100 in a smaller one.
             max_queries: Queries of each dataset, sampled; 0 for all.
             bm25: Whether to run the BM25 baselines.
-            fusion: Whether to fuse the model with BM25, too.
+            fusion: Whether to measure XTR and BM25 in one score, too.
+            alpha: What BM25 counts for in it.
             analysis_queries: Queries of each dataset whose tokens are analysed; 0 for none.
             examples: Worked examples of each dataset.
             seed: Of samples and resampling.
@@ -300,6 +306,7 @@ class Model:
             max_queries=max_queries,
             bm25=bm25,
             fusion=fusion,
+            alpha=alpha,
             analysis_queries=analysis_queries,
             examples=examples,
             seed=seed,

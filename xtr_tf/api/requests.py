@@ -32,6 +32,8 @@ class ExplanationParameters(TypedDict, total=False):
     token_weights: str | None
     filter: str | None
     min_score: float | None
+    alpha: float | None
+    fusion: str | None
 
 
 class Parameters(ExplanationParameters, total=False):
@@ -126,6 +128,8 @@ def _hit(answer: Answer, place: int) -> Hit:
         text=_decode(answer["texts"][place]) if "texts" in answer else "",
         fields=json.loads(answer["fields"][place]) if "fields" in answer else {},
         language=_decode(answer["languages"][place]),
+        xtr_score=float(answer["xtr_scores"][place]) if "xtr_scores" in answer else None,
+        lexical_score=float(answer["lexical_scores"][place]) if "lexical_scores" in answer else None,
     )
 
 

@@ -24,6 +24,8 @@ class Hit:
         text: Its text, empty where the index keeps none.
         language: Its language, `und` if not known.
         fields: Values of its fields, by name.
+        xtr_score: f_XTR' of its own, where the index has BM25; None where it has not.
+        lexical_score: BM25, likewise; 0 if `alpha` was 0.
     """
 
     id: str
@@ -32,6 +34,8 @@ class Hit:
     text: str = ""
     language: str = "und"
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
+    xtr_score: float | None = None
+    lexical_score: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -57,6 +57,7 @@ def build(
     index_dtype: options.IndexDtype = "",
     num_shards: options.NumShards = 1,
     parallel_searches: options.ParallelSearches = 2,
+    lexical: options.Lexical = "none",
     version: options.Version = None,
     k_prime: options.KPrime = 1000,
     top_k: options.TopK = 10,
@@ -66,6 +67,9 @@ def build(
     rescore: options.Rescore = 0,
     token_weights: options.TokenWeights = "none",
     min_score: options.MinScore = -1e30,
+    alpha: options.Alpha = 0.0,
+    fusion: options.Fusion = "weighted",
+    store_text: options.StoreText = "full",
     keep_spans: options.KeepSpans = True,
     quiet: Quiet = False,
 ) -> None:
@@ -110,7 +114,7 @@ def build(
         )
         with track("export"):
             assembly = assemble_retriever(
-                encoder, built.vectors.directory, built.index.directory, defaults, keep_text, keep_spans
+                encoder, built.vectors.directory, built.index.directory, defaults, store_text, keep_spans
             )
             exported = export_retriever(assembly.retriever, out, assembly.card, version)
     print_encoding(built.encoding, folder / "vectors")

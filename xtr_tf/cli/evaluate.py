@@ -34,7 +34,10 @@ def evaluate(
     ] = 0,
     max_queries: Annotated[int, typer.Option(help="Queries of each dataset, sampled; 0: all.")] = 0,
     bm25: Annotated[bool, typer.Option(help="Run the BM25 baselines.")] = True,
-    fusion: Annotated[bool, typer.Option("--fusion", help="Fuse the model with BM25, too.")] = False,
+    fusion: Annotated[bool, typer.Option("--fusion", help="Measure XTR and BM25 in one score, too.")] = False,
+    alpha: Annotated[
+        float, typer.Option(help="What BM25 counts for in it; an exported model's own first.")
+    ] = 0.5,
     analysis_queries: Annotated[
         int, typer.Option(help="Queries of each dataset whose tokens are analysed; 0: none.")
     ] = 100,
@@ -59,6 +62,7 @@ def evaluate(
         max_queries=max_queries,
         bm25=bm25,
         fusion=fusion,
+        alpha=alpha,
         analysis_queries=analysis_queries,
         exact_queries=exact_queries,
         examples=examples,

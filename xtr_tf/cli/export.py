@@ -30,7 +30,9 @@ def export(
     rescore: options.Rescore = 0,
     token_weights: options.TokenWeights = "none",
     min_score: options.MinScore = -1e30,
-    keep_text: Annotated[bool, typer.Option(help="Carry texts, to show with results.")] = True,
+    alpha: options.Alpha = 0.0,
+    fusion: options.Fusion = "weighted",
+    store_text: options.StoreText = "full",
     keep_spans: options.KeepSpans = True,
     partitions: Annotated[
         int | None, typer.Option(min=1, help="Split documents among so many models, for as many servers.")
@@ -56,7 +58,7 @@ def export(
         return
     with shown(quiet=quiet):
         with track("load encoder, vectors and index"):
-            assembly = assemble_retriever(model, vectors, index, defaults, keep_text, keep_spans)
+            assembly = assemble_retriever(model, vectors, index, defaults, store_text, keep_spans)
         exported = export_retriever(assembly.retriever, out, assembly.card, version)
     print_export(exported, assembly.card)
     next_command(f"xtr-tf serve --model-base {out}")

@@ -57,6 +57,7 @@ def build(
     dtype: options.IndexDtype = "",
     num_shards: options.NumShards = 1,
     parallel_searches: options.ParallelSearches = 2,
+    lexical: options.Lexical = "none",
     quiet: Quiet = False,
 ) -> None:
     """Build an index, holding one block of vectors in memory at a time."""

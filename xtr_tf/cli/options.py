@@ -28,7 +28,7 @@ Overlap = Annotated[
     int | None, typer.Option(help="Tokens shared by neighbouring passages; an eighth unless given.")
 ]
 VectorsDtype = Annotated[str, typer.Option(help="What vectors are stored as: float16 or bfloat16.")]
-KeepText = Annotated[bool, typer.Option(help="Keep texts for display with results.")]
+KeepText = Annotated[bool, typer.Option(help="Keep texts with the vectors, for exports and BM25.")]
 BatchTokens = Annotated[int, typer.Option(help="Tokens encoded at once, padding included.")]
 ShardCharacters = Annotated[int, typer.Option(help="Text of a shard, the unit of work.")]
 SkipPunctuation = Annotated[
@@ -72,6 +72,9 @@ IndexDtype = Annotated[
 ]
 NumShards = Annotated[int, typer.Option(help="Searchers that share the tokens in one model.")]
 ParallelSearches = Annotated[int, typer.Option(help="Parts of a large batch to search at once (scann).")]
+Lexical = Annotated[
+    str, typer.Option(help="BM25 for hybrid search: none, over words, or over character ngrams (any script).")
+]
 
 # Exporting: what requests that do not say are answered with.
 Version = Annotated[int | None, typer.Option(min=1, help="Its number; the next one unless given.")]
@@ -86,8 +89,15 @@ MinScore = Annotated[
 TokenWeights = Annotated[
     str, typer.Option(help="What query tokens count for by default: none (all the same) or idf.")
 ]
+Alpha = Annotated[
+    float, typer.Option(help="What BM25 counts for by default, from 0 (XTR) to 1; needs --lexical.")
+]
+Fusion = Annotated[str, typer.Option(help="How both scores are made one by default: weighted or rrf.")]
 Rescore = Annotated[
     int, typer.Option(help="Candidates ranked again by exact f_ColBERT by default; 0 for none.")
+]
+StoreText = Annotated[
+    str, typer.Option(help="Texts carried, to show with results: none, snippet (their beginnings) or full.")
 ]
 KeepSpans = Annotated[
     bool, typer.Option(help="Carry pieces and places of tokens, 12 bytes each, for explanations.")

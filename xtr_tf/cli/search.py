@@ -42,6 +42,12 @@ def search(
         typer.Option("--filter", help="Conditions on fields, such as 'year>=2020;source=wiki|faq'."),
     ] = None,
     min_score: Annotated[float | None, typer.Option(help="Leave out documents that score less.")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="What BM25 counts for, from 0 (XTR) to 1 (BM25).")
+    ] = None,
+    fusion: Annotated[
+        str | None, typer.Option(help="How XTR and BM25 are made one score: weighted or rrf.")
+    ] = None,
     fields: Annotated[bool, typer.Option("--fields", help="Show the fields of documents.")] = False,
     token_weights: Annotated[
         str | None, typer.Option(help="What query tokens count for: none (all the same) or idf.")
@@ -69,6 +75,8 @@ def search(
         "token_weights": token_weights,
         "filter": filter_,
         "min_score": min_score,
+        "alpha": alpha,
+        "fusion": fusion,
     }
     inputs: dict[str, Any] = {name: [value] for name, value in given.items() if value is not None}
     inputs |= {"query": [query], "languages": [",".join(languages or [])]}
