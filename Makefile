@@ -6,7 +6,7 @@ WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-input bench-index bench-serve bench-scale bench-search bench-model claims gate-trial pin-images first-day bench-api
+.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-input bench-index bench-serve bench-scale bench-search bench-model bench-hybrid claims gate-trial pin-images first-day bench-api
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ bench-search: setup ## Compare search with FAISS, xtr-warp-rs, fast-plaid and th
 
 bench-model: setup ## Measure an encoder on every test set next to BM25, questions across languages too
 	@$(PYTHON) -W ignore benchmarks/model/run.py $(ARGS)
+
+bench-hybrid: setup ## Measure XTR with BM25 next to either: quality on every test set, time and bytes
+	@$(PYTHON) -W ignore benchmarks/hybrid/run.py $(ARGS)
 
 bench-api: setup ## Measure how soon the library answers: import, index, first query; next to fast-plaid
 	@$(PYTHON) -W ignore benchmarks/api/run.py $(ARGS)

@@ -41,7 +41,7 @@ step xtr-tf query "光合作用释放的氧气是来自水还是来自二氧化�
 version=$(find "$out/models" -mindepth 1 -maxdepth 1 -type d -printf '%f\n' | sort -n | tail -1)
 quality=$out/test/$version
 evaluate=(xtr-tf evaluate "$out/models/$version" --dataset examples/atlas --split test --out "$quality"
-  --analysis-queries 0 --exact-queries 0 --examples 0)
+  --fusion --analysis-queries 0 --exact-queries 0 --examples 0)
 show "${evaluate[@]}"
 if [ ! -f "$quality.txt" ]; then
   mkdir -p "$out/test"

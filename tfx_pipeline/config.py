@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from tfx_pipeline.vertex_config import VertexConfig
 from xtr_tf.config.loading import from_mapping, load_as, to_mapping
-from xtr_tf.config.retrieval import EncodingConfig, IndexConfig, SearchDefaults
+from xtr_tf.config.retrieval import EncodingConfig, IndexConfig, SearchDefaults, StoreText
 from xtr_tf.config.training import RunConfig
 from xtr_tf.errors import InputError, require
 from xtr_tf.evaluation.metrics import JUDGED_METRICS
@@ -202,6 +202,7 @@ class PipelineConfig:
             is not its business here.
         index: How vectors are kept and searched.
         search: Parameters of requests that name none.
+        store_text: What the model carries of the texts: `none`, `snippet` (their beginnings) or `full`.
         gate: What the data gate tolerates.
         quality: What a model must reach to be blessed.
         serving_check: What it must do under a server.
@@ -219,6 +220,7 @@ class PipelineConfig:
     run: RunConfig = dataclasses.field(default_factory=RunConfig)
     index: IndexConfig = dataclasses.field(default_factory=IndexConfig)
     search: SearchDefaults = dataclasses.field(default_factory=SearchDefaults)
+    store_text: StoreText = "full"
     gate: GateSettings = dataclasses.field(default_factory=GateSettings)
     quality: QualitySettings = dataclasses.field(default_factory=QualitySettings)
     serving_check: ServingCheckSettings = dataclasses.field(default_factory=ServingCheckSettings)
@@ -229,6 +231,11 @@ class PipelineConfig:
     def __post_init__(self) -> None:
         require(bool(self.name), "`name` must not be empty.", self.name)
         require(bool(self.root), "`root` must name a folder.", self.root)
+        require(
+            self.index.lexical != "none" or not self.search.alpha,
+            "`search.alpha` needs BM25: set `index.lexical` to words or ngrams.",
+            self.index.lexical,
+        )
         require(
             not self.run.data.train and not self.run.data.dev,
             "A pipeline's data are set by `training_data` and `corpus`; leave out `run.data.train` and "

@@ -121,6 +121,7 @@ def create_pipeline(
         index=index.outputs["index"],
         defaults=settings_to_json(config.search),
         model_name=config.model_name,
+        store_text=config.store_text,
     )
     validator = ServingValidator(
         model=exporter.outputs["model"], parameters=settings_to_json(config.serving_check)

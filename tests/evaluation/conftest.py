@@ -55,17 +55,21 @@ def export_atlas(tiny_corpus: Any, atlas_index: Any, folder: Path) -> None:
     from xtr_tf.collections.document import DocumentRecord
     from xtr_tf.config.retrieval import SearchDefaults
     from xtr_tf.index.searchers.exact import ExactSearcher
+    from xtr_tf.index.term_postings import TermPostings
+    from xtr_tf.retriever.lexical_part import LexicalPart
     from xtr_tf.retriever.retriever import Retriever
     from xtr_tf.retriever.signatures import build_signatures
     from xtr_tf.retriever.tables import DocumentTable
 
+    records = [DocumentRecord.of(document) for document in atlas_index.documents]
     retriever = Retriever(
         tiny_corpus.encoder,
         tiny_corpus.tokenizer,
         ExactSearcher(atlas_index.vectors),
         atlas_index.document_of_token,
-        DocumentTable([DocumentRecord.of(document) for document in atlas_index.documents]),
-        defaults=SearchDefaults(k_prime=100, top_k=10),
+        DocumentTable(records),
+        defaults=SearchDefaults(k_prime=100, top_k=10, alpha=0.4),
+        lexical=LexicalPart(TermPostings.of(records, "ngrams"), "ngrams"),
     )
     built = build_signatures(retriever)
     signatures = {name: built[name] for name in ("search", "encode_query", "encode_document")}

@@ -43,6 +43,8 @@ def test_every_system_is_measured_on_the_same_queries(report: Any, atlas: Datase
         figure = content["datasets"][0]["figures"][system]["nDCG@10"]
         assert figure["value"] == pytest.approx(np.mean(values["values"][system]["nDCG@10"]), abs=1e-5)
         assert figure["low"] <= figure["value"] <= figure["high"]
+    pairs = [(own["system"], own["other"]) for own in content["comparisons"]]
+    assert pairs == [("xtr", "bm25"), ("xtr", "colbert"), ("fusion", "bm25_ngrams"), ("fusion", "xtr")]
     assert content["datasets"][0]["honesty"]["queries_not_sampled"] == 140
     assert content["datasets"][0]["honesty"]["queries_without_judgements"] == 720
 
@@ -86,8 +88,9 @@ def test_a_model_does_not_differ_from_itself(
 def test_exported_model_with_another_model_as_baseline(
     exported_directory: Path, encoder_directory: Path, atlas: Dataset, tmp_path: Path
 ) -> None:
+    settings = dataclasses.replace(SETTINGS, fusion=False)
     content = evaluate_model(
-        exported_directory, [atlas], tmp_path / "report", SETTINGS, baseline=encoder_directory
+        exported_directory, [atlas], tmp_path / "report", settings, baseline=encoder_directory
     )
     [dataset] = content["datasets"]
     assert content["model"]["name"] == "atlas/1"
@@ -95,6 +98,15 @@ def test_exported_model_with_another_model_as_baseline(
     # The export searches exactly and has the same vectors as the encoder's own index.
     assert dataset["figures"]["xtr"]["nDCG@10"]["value"] == pytest.approx(
         dataset["figures"]["baseline"]["nDCG@10"]["value"], abs=0.02
+    )
+    # It answers by both, and so the comparison with another model is of that.
+    assert content["served"] == "fusion"
+    assert content["comparisons"][0]["system"] == "fusion"
+    fused = evaluate_model(
+        encoder_directory, [atlas], tmp_path / "exact", dataclasses.replace(SETTINGS, alpha=0.4)
+    )
+    assert dataset["figures"]["fusion"]["nDCG@10"]["value"] == pytest.approx(
+        fused["datasets"][0]["figures"]["fusion"]["nDCG@10"]["value"], abs=0.02
     )
     check = dataset["exact_check"]
     assert check["queries"] == 10
@@ -127,8 +139,8 @@ def test_wrong_paths_leave_nothing_behind(encoder_directory: Path, atlas: Datase
     with pytest.raises(InputError, match="A model is an encoder's directory"):
         evaluate_model(tmp_path / "mine", [atlas], tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
-    with pytest.raises(InputError, match="Fusion needs BM25"):
-        EvaluationSettings(bm25=False, fusion=True)
+    with pytest.raises(InputError, match="`alpha` must be above 0"):
+        EvaluationSettings(fusion=True, alpha=0.0)
 
 
 def test_a_depth_that_a_dataset_cannot_be_measured_at_is_refused_at_once(

@@ -14,7 +14,7 @@ from xtr_tf.collections.dataset import Dataset, Query
 from xtr_tf.collections.document import Document
 from xtr_tf.errors import InputError
 from xtr_tf.evaluation.metrics import METRICS, contains_answer, judge_by_answers, measure, metrics_for
-from xtr_tf.evaluation.run import Run, reciprocal_rank_fusion
+from xtr_tf.evaluation.run import Run
 
 JUDGEMENTS = {"q1": {"a": 2, "b": 0, "c": 1}, "q2": {"a": 1}, "q3": {"z": 1}}
 RUN = Run("system", {"q1": (["b", "a", "x", "c"], [4, 3, 2, 1]), "q2": (["x", "y", "a"], [3, 2, 1])})
@@ -123,15 +123,6 @@ def test_top_k_accuracy_is_success_under_judgements_by_answer() -> None:
     values = measure(run, grades, ["q1", "q2"], ["Top-20", "Top-100"])
     assert values["Top-20"].tolist() == [0, 0]
     assert values["Top-100"].tolist() == [1, 0]
-
-
-def test_reciprocal_rank_fusion() -> None:
-    first = Run("a", {"q": (["x", "y", "z"], [3, 2, 1])})
-    second = Run("b", {"q": (["z", "x"], [9, 1]), "p": (["y"], [1])})
-    fused = reciprocal_rank_fusion("fused", [first, second], depth=2)
-    assert fused.documents("q") == ["x", "z"]
-    assert fused.scores("q") == pytest.approx([1 / 61 + 1 / 62, 1 / 63 + 1 / 61])
-    assert fused.documents("p") == ["y"]
 
 
 def test_unknown_metric_is_refused() -> None:

@@ -101,3 +101,11 @@ def test_another_metric() -> None:
     assert verdict.reasons == ("The average of MRR@10 over languages is 0.100, below the minimum of 0.200.",)
     with pytest.raises(InputError, match="`metric` must be one of"):
         QualitySettings(metric="accuracy")
+
+
+def test_what_the_model_answers_by_default_is_judged() -> None:
+    content = {**report(xtr=MODEL, fusion=BETTER), "served": "fusion"}
+    verdict = judge(content, QualitySettings(min_average=0.7))
+    assert verdict.blessed
+    assert verdict.languages == BETTER
+    assert verdict.averages["xtr"] == verdict.averages["fusion"] == pytest.approx(0.71)

@@ -24,7 +24,7 @@ from tfx_pipeline.config import settings_from_json
 from tfx_pipeline.provenance import code_version
 from tfx_pipeline.storage import local_input, local_output
 from xtr_tf.config.retrieval import SearchDefaults
-from xtr_tf.retriever.assembly import assemble_retriever
+from xtr_tf.retriever.assembly import Assembly, assemble_retriever
 from xtr_tf.retriever.export import export_retriever
 from xtr_tf.retriever.model_card import ModelCard
 from xtr_tf.vectors.store import TokenVectors
@@ -44,6 +44,7 @@ class RetrieverExporterSpec(ComponentSpec):
     PARAMETERS = {  # noqa: RUF012
         "defaults": ExecutionParameter(type=str),
         "model_name": ExecutionParameter(type=str),
+        "store_text": ExecutionParameter(type=str, optional=True),
     }
 
 
@@ -60,7 +61,10 @@ class RetrieverExporterExecutor(SingleArtifacts, base_executor.BaseExecutor):
             )
             encoder = encoder_folder(trained)
             out = stack.enter_context(local_output(model.uri))
-            card = _export(encoder, vectors, index, defaults, properties["model_name"], out)
+            assembly = assemble_retriever(
+                encoder, vectors, index, defaults, properties.get("store_text") or "full"
+            )
+            card = _export(assembly, properties["model_name"], out)
             # Whoever refreshes the corpus needs the encoder of the model that was blessed.
             shutil.copytree(encoder, out / ENCODER_FOLDER)
             write_document_ids(out, TokenVectors.open(vectors).document_ids)
@@ -78,13 +82,20 @@ class RetrieverExporter(base_component.BaseComponent):
         index: Their index.
         defaults: `SearchDefaults` as JSON.
         model_name: What requests will call the model.
+        store_text: What it carries of the texts, as for `assemble_retriever`.
     """
 
     SPEC_CLASS = RetrieverExporterSpec
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(RetrieverExporterExecutor)
 
     def __init__(
-        self, encoder: BaseChannel, vectors: BaseChannel, index: BaseChannel, defaults: str, model_name: str
+        self,
+        encoder: BaseChannel,
+        vectors: BaseChannel,
+        index: BaseChannel,
+        defaults: str,
+        model_name: str,
+        store_text: str = "full",
     ) -> None:
         super().__init__(
             RetrieverExporterSpec(
@@ -93,15 +104,13 @@ class RetrieverExporter(base_component.BaseComponent):
                 index=index,
                 defaults=defaults,
                 model_name=model_name,
+                store_text=store_text,
                 model=Channel(type=standard_artifacts.Model),
             )
         )
 
 
-def _export(
-    encoder: Path, vectors: Path, index: Path, defaults: SearchDefaults, name: str, out: Path
-) -> ModelCard:
-    assembly = assemble_retriever(encoder, vectors, index, defaults)
+def _export(assembly: Assembly, name: str, out: Path) -> ModelCard:
     exported = export_retriever(assembly.retriever, out / _STAGING / name, assembly.card)
     exported.directory.rename(path_utils.serving_model_dir(str(out)))
     shutil.rmtree(out / _STAGING)

@@ -13,16 +13,17 @@ from pathlib import Path
 import numpy as np
 
 from xtr_tf.collections.dataset import Dataset
-from xtr_tf.collections.document import Document
+from xtr_tf.collections.document import Document, DocumentRecord
 from xtr_tf.config.retrieval import EncodingConfig
 from xtr_tf.evaluation.encoded import CorpusTokens, check_size
 from xtr_tf.evaluation.evaluator import EvaluationSettings
-from xtr_tf.evaluation.exact import ExactRetriever
+from xtr_tf.evaluation.exact import ExactRetriever, Hybrid
 from xtr_tf.evaluation.results import ModelResult
 from xtr_tf.evaluation.run import Run
 from xtr_tf.evaluation.token_analysis import TokenAnalysis, analyse_tokens
 from xtr_tf.evaluation.worked_examples import WorkedExample, work_examples
 from xtr_tf.index.frequencies import PieceFrequencies
+from xtr_tf.index.term_postings import TermPostings
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.folder import load_encoder, read_background
 from xtr_tf.model.tokenizer import Tokenizer
@@ -57,11 +58,12 @@ class EncoderModel:
             queries = weighted(queries, corpus, self._background)
         encoded = time.perf_counter()
         retriever = ExactRetriever(corpus)
-        rankings = retriever.search(queries, settings.k_prime, depth)
+        hybrid = _hybrid(dataset, documents, settings.alpha) if settings.fusion else None
+        rankings = retriever.search(queries, settings.k_prime, depth, hybrid)
         ids = [query.id for query in dataset.queries]
         runs = {
             system: Run.from_arrays(system, ids, corpus.document_ids, *ranking)
-            for system, ranking in zip(("xtr", "colbert"), rankings, strict=True)
+            for system, ranking in zip(("xtr", "colbert", "fusion"), rankings, strict=False)
         }
         searched = time.perf_counter()
         analysis, examples = self._analyse(retriever, dataset, queries, settings)
@@ -93,6 +95,12 @@ class EncoderModel:
         ]
         analysis = analyse_tokens(retriever, sample, encoded, settings.k_prime)
         return analysis, work_examples(retriever, sample, encoded, settings.examples)
+
+
+def _hybrid(dataset: Dataset, documents: Sequence[Document], alpha: float) -> Hybrid:
+    """BM25 over n-grams, as an index with `lexical` has it."""
+    postings = TermPostings.of([DocumentRecord.of(document) for document in documents], "ngrams")
+    return Hybrid(lambda query: postings.scores(dataset.queries[query].text, "ngrams"), alpha)
 
 
 def weighted(

@@ -16,7 +16,7 @@ from xtr_tf.collections.dataset import Dataset
 from xtr_tf.collections.document import Document
 from xtr_tf.config.retrieval import TOKEN_WEIGHTS
 from xtr_tf.errors import InputError, require
-from xtr_tf.evaluation.baselines import ANALYSERS, BM25, analyser_for
+from xtr_tf.evaluation.baselines import BM25
 from xtr_tf.evaluation.metrics import cutoff, judge_by_answers, measure, metrics_for
 from xtr_tf.evaluation.results import (
     DatasetResult,
@@ -26,7 +26,8 @@ from xtr_tf.evaluation.results import (
     file_name,
     read_values,
 )
-from xtr_tf.evaluation.run import Run, reciprocal_rank_fusion
+from xtr_tf.evaluation.run import Run
+from xtr_tf.lexical.terms import ANALYSERS, analyser_for
 from xtr_tf.progress import tracked
 
 # Recall at 1,000 says nothing of a corpus of which a thousand documents are a large part.
@@ -45,7 +46,9 @@ class EvaluationSettings:
             or more, and 100 in a smaller one.
         max_queries: Queries of each dataset, chosen by `seed`; 0 means all.
         bm25: Whether to run the BM25 baselines.
-        fusion: Whether to fuse the model with BM25 by reciprocal rank.
+        fusion: Whether to measure XTR and BM25 over n-grams in one score, of an exported model only if it has
+            BM25; one that answers so by default is always measured so, too.
+        alpha: What BM25 counts for in it, unless an exported model says so itself.
         analysis_queries: Queries of each dataset whose tokens are analysed; 0 for no analysis.
         exact_queries: Queries of each dataset that are also searched exactly if the model has an
             approximate index; 0 for none.
@@ -59,6 +62,7 @@ class EvaluationSettings:
     max_queries: int = 0
     bm25: bool = True
     fusion: bool = False
+    alpha: float = 0.5
     analysis_queries: int = 100
     exact_queries: int = 100
     examples: int = 1
@@ -74,7 +78,7 @@ class EvaluationSettings:
         require(self.depth == 0 or self.depth >= 10, "`depth` must be at least 10, or 0.", self.depth)
         for name in ("max_queries", "analysis_queries", "exact_queries", "examples", "seed"):
             require(getattr(self, name) >= 0, f"`{name}` must not be negative.", getattr(self, name))
-        require(self.bm25 or not self.fusion, "Fusion needs BM25; leave `bm25` on.", self.fusion)
+        require(0 < self.alpha <= 1, "`alpha` must be above 0 (XTR) and at most 1 (BM25).", self.alpha)
 
     def depth_for(self, documents: int, by_answers: bool) -> int:
         """How deep to search a corpus of so many documents."""
@@ -107,8 +111,8 @@ class Evaluator:
     """Measures a model and its baselines on datasets.
 
     Systems are named by keys: `xtr` and `colbert` are the model's, `bm25_words` and `bm25_ngrams` the
-    BM25 baselines', `bm25` is of these the one that suits each query's language, `fusion` is the model
-    fused with it, and `baseline` is another model, or an earlier report of one.
+    BM25 baselines', `bm25` is of these the one that suits each query's language, `fusion` is XTR and
+    BM25 in one score, and `baseline` is another model, or an earlier report of one.
 
     Args:
         model: The model.
@@ -163,19 +167,18 @@ class Evaluator:
         result = self._model.evaluate(dataset, documents, searched_depth, settings)
         runs = dict(result.runs)
         if self._baseline:
-            plain = dataclasses.replace(settings, analysis_queries=0, exact_queries=0)
-            runs["baseline"] = self._baseline.evaluate(dataset, documents, searched_depth, plain).runs["xtr"]
+            plain = dataclasses.replace(settings, analysis_queries=0, exact_queries=0, fusion=False)
+            other = self._baseline.evaluate(dataset, documents, searched_depth, plain)
+            runs["baseline"] = other.runs[other.served]
         runs |= self._run_bm25(dataset, documents, searched_depth)
-        if settings.fusion:
-            fused = [runs["xtr"], _suited(dataset, runs)]
-            runs["fusion"] = reciprocal_rank_fusion("fusion", fused, searched_depth)
         if dataset.ignores_own_document:
             source_of = {query.id: query.id for query in dataset.queries}
             runs = {system: run.without(source_of) for system, run in runs.items()}
         values = self._measure(dataset, runs, depth)
         shared = self._shared_documents(documents)
         if shared is not None:
-            values |= _measure_on(shared, dataset, runs, depth)
+            compared = {"xtr": runs[result.served], "baseline": runs["baseline"]}
+            values |= _measure_on(shared, dataset, compared, depth)
         caveats = count_caveats(dataset, all_queries, (document.id for document in documents), runs)
         number = None if shared is None else len(shared)
         measured = DatasetResult(dataset, len(documents), depth, values, caveats, result, number)
@@ -246,12 +249,3 @@ def _measure_on(shared: set[str], dataset: Dataset, runs: Mapping[str, Run], dep
     ids = [query.id for query in dataset.queries]
     metrics = metrics_for(by_answers=False, depth=depth)
     return {SHARED[system]: measure(runs[system].only(shared), judgements, ids, metrics) for system in SHARED}
-
-
-def _suited(dataset: Dataset, runs: Mapping[str, Run]) -> Run:
-    """The BM25 run that suits each query's language."""
-    rankings = {}
-    for query in dataset.queries:
-        run = runs[BM25_SYSTEMS[analyser_for(query.language)]]
-        rankings[query.id] = (run.documents(query.id), run.scores(query.id))
-    return Run("bm25", rankings)

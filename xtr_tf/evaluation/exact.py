@@ -17,6 +17,7 @@ import numpy as np
 
 from xtr_tf.evaluation.encoded import CorpusTokens
 from xtr_tf.progress import track
+from xtr_tf.scoring.fusion_reference import fuse
 from xtr_tf.scoring.reference import Ranking, colbert_scores, rank_documents, xtr_scores
 from xtr_tf.vectors.query_encoder import EncodedQuery
 
@@ -39,19 +40,28 @@ class ExactRetriever:
     def __init__(self, corpus: CorpusTokens) -> None:
         self.corpus = corpus
 
-    def search(self, queries: Sequence[EncodedQuery], k_prime: int, depth: int) -> tuple[Ranking, Ranking]:
-        """Ranks under f_XTR' and under f_ColBERT.
+    def search(
+        self, queries: Sequence[EncodedQuery], k_prime: int, depth: int, hybrid: Hybrid | None = None
+    ) -> tuple[Ranking, ...]:
+        """Ranks under f_XTR' and under f_ColBERT, and if asked by f_XTR' and BM25 together.
 
         Args:
             queries: Encoded queries; one without tokens finds nothing.
             k_prime: Tokens that each query token retrieves under f_XTR'.
             depth: Documents of each query.
+            hybrid: BM25, for a third ranking.
         """
-        xtr, colbert = empty_ranking(len(queries), depth), empty_ranking(len(queries), depth)
+        rankings = tuple(empty_ranking(len(queries), depth) for _ in range(3 if hybrid else 2))
         for block in self.blocks(queries):
-            fill_ranking(xtr, block.queries, block.xtr_scores(block.similarities.cutoffs(k_prime)))
-            fill_ranking(colbert, block.queries, block.colbert_scores())
-        return xtr, colbert
+            cutoffs = block.similarities.cutoffs(k_prime)
+            xtr = block.xtr_scores(cutoffs)
+            fill_ranking(rankings[0], block.queries, xtr)
+            fill_ranking(rankings[1], block.queries, block.colbert_scores())
+            if hybrid:
+                lexical = np.stack([hybrid.scores(query) for query in block.queries.tolist()])
+                fused = fuse(xtr, lexical, block.means(cutoffs), hybrid.alpha)
+                fill_ranking(rankings[2], block.queries, fused)
+        return rankings
 
     def blocks(self, queries: Sequence[EncodedQuery]) -> Iterator[QueryBlock]:
         """Similarities of all queries, as many queries at once as memory allows.
@@ -79,6 +89,18 @@ class ExactRetriever:
         similarities = Similarities(self.corpus, np.concatenate(vectors), buffer)
         weights = np.concatenate([queries[query].token_weights for query in group])
         return QueryBlock(np.array(group), starts, similarities, weights)
+
+
+class Hybrid(NamedTuple):
+    """BM25 that is fused with f_XTR'.
+
+    Attributes:
+        scores: From the number of a query to its scores with all documents, `[documents]`.
+        alpha: What they count for.
+    """
+
+    scores: Callable[[int], np.ndarray]
+    alpha: float
 
 
 class QueryBlock(NamedTuple):
@@ -117,6 +139,12 @@ class QueryBlock(NamedTuple):
         maxima = self.similarities.maxima
         retrieved = maxima >= cutoffs[:, np.newaxis]
         return xtr_scores(maxima, retrieved, cutoffs, self.starts, imputation, constant, self.weights)
+
+    def means(self, values: np.ndarray) -> np.ndarray:
+        """`[count]`, the weighted means of `[rows]` values."""
+        return np.add.reduceat(values * self.weights, self.starts) / np.add.reduceat(
+            self.weights, self.starts
+        )
 
     def colbert_scores(self) -> np.ndarray:
         """f_ColBERT of all documents, `[count, documents]` float32."""

@@ -49,13 +49,18 @@ class IndexModel:
     ) -> ModelResult:
         """Searches the index for a dataset's queries."""
         started = time.perf_counter()
-        run = self._model.search(
-            "xtr", dataset.queries, depth, settings.k_prime, settings.token_weights or None
-        )
+        alpha = self._model.default_alpha
+        asked = (dataset.queries, depth, settings.k_prime, settings.token_weights or None)
+        tokens_only = 0.0 if self._model.has_lexical else None
+        run = self._model.search("xtr", *asked, alpha=tokens_only)
+        runs = {"xtr": run}
+        if self._model.has_lexical and (alpha or settings.fusion):
+            runs["fusion"] = self._model.search("fusion", *asked, alpha=alpha or settings.alpha)
         searched = time.perf_counter()
         check = self._check(dataset, documents, depth, settings, run)
         seconds = {"search": searched - started, "exact check": time.perf_counter() - searched}
-        return ModelResult(runs={"xtr": run}, seconds=seconds, exact_check=check)
+        served = "fusion" if alpha else "xtr"
+        return ModelResult(runs=runs, seconds=seconds, exact_check=check, served=served)
 
     def _check(
         self,
@@ -118,6 +123,9 @@ class ExportedModel:
     def __init__(self, directory: str | Path) -> None:
         self.directory = latest_version(Path(directory))
         self._session = SavedModelSession(self.directory)
+        signature = self._session.signatures["search"]
+        self.has_lexical = "lexical_scores" in signature.outputs
+        self.default_alpha = float(self._session.defaults("search")["alpha"][0]) if self.has_lexical else 0.0
 
     def search(
         self,
@@ -126,6 +134,7 @@ class ExportedModel:
         depth: int,
         k_prime: int | None = None,
         token_weights: str | None = None,
+        alpha: float | None = None,
     ) -> Run:
         """Searches the model's own index.
 
@@ -135,8 +144,9 @@ class ExportedModel:
             depth: Documents of each query.
             k_prime: Tokens that each query token retrieves; the model's own default if None.
             token_weights: What they count for; the model's own default if None.
+            alpha: What BM25 counts for; the model's own default if None.
         """
-        given = {"top_k": depth, "k_prime": k_prime, "token_weights": token_weights}
+        given = {"top_k": depth, "k_prime": k_prime, "token_weights": token_weights, "alpha": alpha}
         request = {name: [value] for name, value in given.items() if value is not None}
         rankings = {}
         with track("search", len(queries), "queries") as progress:

@@ -45,12 +45,14 @@ class ModelResult:
     """Runs and analyses of a model.
 
     Attributes:
-        runs: By system: `xtr`, and `colbert` where the model can be searched exactly.
+        runs: By system: `xtr`, `colbert` where the model can be searched exactly, and `fusion` where it was
+            asked for or is what the model answers.
         tokens: Document tokens in the index, 0 if not known.
         seconds: Spent, by stage.
         analysis: Of token retrieval, if there is one.
         examples: Worked examples.
         exact_check: For an approximate index.
+        served: The system that requests which name no parameters are answered by.
     """
 
     runs: Mapping[str, Run]
@@ -59,6 +61,7 @@ class ModelResult:
     analysis: TokenAnalysis | None = None
     examples: Sequence[WorkedExample] = ()
     exact_check: ExactCheck | None = None
+    served: str = "xtr"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a system found: ranked documents of every query, the TREC file of them, and their fusion.
+"""What a system found: ranked documents of every query, and the TREC file of them.
 
 Knows nothing of judgements or of what the system is.
 """
@@ -127,25 +127,3 @@ def _strictly_decreasing(scores: ArrayLike) -> np.ndarray:
         if values[rank] >= values[rank - 1]:
             values[rank] = np.nextafter(values[rank - 1], np.float32(-np.inf))
     return values
-
-
-def reciprocal_rank_fusion(name: str, runs: Sequence[Run], depth: int, k: int = 60) -> Run:
-    """Ranks documents by the sum over runs of 1 / (k + rank).
-
-    Documents with the same sum are ranked as they stand in the first run that found them.
-
-    Args:
-        name: Of the fused run.
-        runs: What to fuse.
-        depth: Documents of each query that stay.
-        k: How little the first ranks stand out.
-    """
-    rankings = {}
-    for query in dict.fromkeys(query for run in runs for query in run):
-        sums: dict[str, float] = {}
-        for run in runs:
-            for rank, document in enumerate(run.documents(query), start=1):
-                sums[document] = sums.get(document, 0.0) + 1 / (k + rank)
-        best = sorted(sums, key=lambda document: -sums[document])[:depth]
-        rankings[query] = (best, [sums[document] for document in best])
-    return Run(name, rankings)

@@ -61,10 +61,18 @@ def build_content(
         "averages": [{**_row(row), "datasets": len(row.cells)} for row in summary.averages],
         "languages": [{**_row(row), "datasets": len(row.cells)} for row in summary.languages],
         "comparisons": [
-            _comparison(summary, opponent, measured, results)
-            for opponent in _OPPONENTS
-            if opponent in measured
+            *(
+                _comparison(summary, "xtr", opponent, measured, results)
+                for opponent in _OPPONENTS
+                if opponent in measured
+            ),
+            *(
+                _comparison(summary, "fusion", opponent, measured, results)
+                for opponent in ("bm25_ngrams", "xtr")
+                if {"fusion", opponent} <= set(measured)
+            ),
         ],
+        "served": results[0].model.served if results else "xtr",
         "examples": [dataclasses.asdict(example) for result in results for example in result.model.examples],
         "seconds": round(seconds, 1),
         "versions": {**installed_versions(), "python": platform.python_version()},
@@ -73,16 +81,20 @@ def build_content(
 
 
 def _comparison(
-    summary: Summary, opponent: str, measured: Sequence[str], results: Sequence[DatasetResult]
+    summary: Summary, name: str, opponent: str, measured: Sequence[str], results: Sequence[DatasetResult]
 ) -> dict[str, Any]:
-    """The model against another system, on the documents that both have if their corpora differ."""
-    system, other = "xtr", opponent
+    """The model against another system, on the documents that both have if their corpora differ.
+
+    Another model is compared with what this one answers by default.
+    """
+    name = results[0].model.served if opponent == "baseline" else name
+    system, other = name, opponent
     shared = None
     if opponent == "baseline" and SHARED["baseline"] in measured:
         system, other = SHARED["xtr"], SHARED["baseline"]
         shared = sum(result.shared_documents or 0 for result in results)
     return {
-        "system": "xtr",
+        "system": name,
         "other": opponent,
         "shared_documents": shared,
         "datasets": _differences(compare(summary.datasets, system, other)),
@@ -164,7 +176,7 @@ def describe_systems(
         ),
         System("bm25_words", "BM25 words", "words, no stemming, k1 = 0.9, b = 0.4"),
         System("bm25_ngrams", "BM25 n-grams", "character n-grams, k1 = 0.9, b = 0.4"),
-        System("fusion", "XTR + BM25", "reciprocal rank fusion of XTR and BM25"),
+        System("fusion", "XTR + BM25", "hybrid: f_XTR′ and BM25 in one score, weighted by alpha"),
     ]
     measured = set(keys)
     return [system for system in known if system.key in measured]

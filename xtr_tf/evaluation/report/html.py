@@ -85,7 +85,8 @@ def _difference_card(
     lead = sections.lead_rows(content)[:1]
     rows = [*comparison["averages"], *comparison["datasets"]]
     for row in (row for row in rows if lead and row["name"] == lead[0]["name"]):
-        title = f"{row['name']}, against {labels[comparison['other']]}"
+        system = "" if comparison["system"] == "xtr" else f"{labels[comparison['system']]} "
+        title = f"{row['name']}, {system}against {labels[comparison['other']]}"
         interval = f"95% interval {form.between(row['low'], row['high'], signed=True)}"
         return [_card(title, form.signed_points(row["value"]), row["metric"], interval, row["verdict"])]
     return []
