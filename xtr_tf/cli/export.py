@@ -51,7 +51,7 @@ def export(
         from xtr_tf.retriever.export_partitions import PartitionExport
 
         job = PartitionExport(
-            *(str(model), str(vectors), str(index), partitions, defaults, keep_text, keep_spans)
+            *(str(model), str(vectors), str(index), partitions, defaults, store_text, keep_spans)
         )
         with shown(quiet=quiet):
             _export_partitions(job, out, version, processes)

@@ -42,7 +42,7 @@ class PartitionExport:
         index: Their index.
         count: Partitions in all.
         defaults: Parameters of requests that name none.
-        keep_texts: Whether the models carry texts.
+        store_text: What the models carry of texts, as for `assemble`.
         keep_spans: Whether they carry pieces and spans of tokens.
     """
 
@@ -51,7 +51,7 @@ class PartitionExport:
     index: str
     count: int
     defaults: SearchDefaults | None = None
-    keep_texts: bool = True
+    store_text: str = "full"
     keep_spans: bool = True
 
     def run(self, number: int, base: Path, version: int) -> PartitionEntry:
@@ -63,7 +63,7 @@ class PartitionExport:
             TokenVectors.open(self.vectors),
             index,
             self.defaults,
-            self.keep_texts,
+            self.store_text,
             self.keep_spans,
             partition=split(index.document_offsets, self.count)[number],
         )
