@@ -23,7 +23,7 @@ def test_exported_model_finds_what_exact_retrieval_finds(
 ) -> None:
     model = ExportedModel(exported_directory)
     queries = [*atlas.queries[:5], Query("blank", " "), *atlas.queries[5:40]]
-    run = model.search("exported", queries, depth=10, k_prime=200)
+    run = model.search("exported", queries, depth=10, k_prime=200, alpha=0.0)
     encoded = loaded_encoder.encode_queries([query.text for query in queries])
     ranking, _ = ExactRetriever(atlas_index).search(encoded, k_prime=200, depth=10)
     assert "blank" not in run

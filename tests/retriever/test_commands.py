@@ -85,7 +85,7 @@ def test_verify(exact_export, tmp_path):
     reference = json.loads((copy / REFERENCE_FILE).read_text())
     reference["cases"] = reference["cases"][:1]
     (copy / REFERENCE_FILE).write_text(json.dumps(reference))
-    with pytest.raises(InputError, match=r"does not give the answers.*8 problems"):
+    with pytest.raises(InputError, match=r"does not give the answers.*9 problems"):
         run("verify", copy)
 
 

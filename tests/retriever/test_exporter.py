@@ -131,11 +131,8 @@ def test_default_queries_come_from_the_corpus(tiny_retriever, tiny_corpus):
 
 def test_reference_requests_stay_within_the_limits_of_a_deep_default(tiny_retriever, signatures):
     deep = SimpleNamespace(
-        **{
-            name: getattr(tiny_retriever, name)
-            for name in ("dim", "searcher", "tokenizer", "keeps_vectors", "piece_weights", "documents")
-        },
-        defaults=SearchDefaults(top_k=6_000),
+        **{name: value for name, value in vars(tiny_retriever).items() if not name.startswith("_")}
+        | {"defaults": SearchDefaults(top_k=6_000)}
     )
     reference = record_reference(deep, signatures, ["highest mountain"])
     rescored = [case.inputs["rescore"].max() for case in reference.cases if "rescore" in case.inputs]
