@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xtr_tf.cli import options as cli_options
 from xtr_tf.errors import InputError, needs_extra
 
 if TYPE_CHECKING:
@@ -273,26 +274,15 @@ def query(
     version: Annotated[int | None, typer.Option(help="A version, instead of the latest.")] = None,
     label: Annotated[str | None, typer.Option(help="A version by its label.")] = None,
     top_k: Annotated[int | None, typer.Option(help="Documents to show.")] = None,
-    k_prime: Annotated[int | None, typer.Option(help="Tokens that each query token retrieves.")] = None,
+    k_prime: cli_options.AskedKPrime = None,
     language: Annotated[list[str] | None, typer.Option(help="Only documents in this language.")] = None,
-    filter_: Annotated[
-        str | None,
-        typer.Option("--filter", help="Conditions on fields, such as 'year>=2020;source=wiki|faq'."),
-    ] = None,
-    min_score: Annotated[float | None, typer.Option(help="Leave out documents that score less.")] = None,
-    rescore: Annotated[
-        int | None, typer.Option(help="Candidates to rank again by exact f_ColBERT; 0 for none.")
-    ] = None,
-    alpha: Annotated[
-        float | None, typer.Option(help="What BM25 counts for, from 0 (XTR) to 1 (BM25).")
-    ] = None,
-    fusion: Annotated[
-        str | None, typer.Option(help="How XTR and BM25 are made one score: weighted or rrf.")
-    ] = None,
-    fields: Annotated[bool, typer.Option("--fields", help="Show the fields of documents.")] = False,
-    token_weights: Annotated[
-        str | None, typer.Option(help="What query tokens count for: none (all the same) or idf.")
-    ] = None,
+    filter_: cli_options.AskedFilter = None,
+    min_score: cli_options.AskedMinScore = None,
+    rescore: cli_options.AskedRescore = None,
+    alpha: cli_options.AskedAlpha = None,
+    fusion: cli_options.AskedFusion = None,
+    fields: cli_options.ShowFields = False,
+    token_weights: cli_options.AskedTokenWeights = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show which token found which.")] = False,
     with_text: Annotated[bool, typer.Option("--text", help="Show the documents' texts, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per query.")] = False,

@@ -103,6 +103,24 @@ KeepSpans = Annotated[
     bool, typer.Option(help="Carry pieces and places of tokens, 12 bytes each, for explanations.")
 ]
 
+# Asking, a model or a server: what is not given is the model's default.
+AskedKPrime = Annotated[int | None, typer.Option(help="Tokens that each query token retrieves.")]
+AskedRescore = Annotated[
+    int | None, typer.Option(help="Candidates to rank again by exact f_ColBERT; 0 for none.")
+]
+AskedFilter = Annotated[
+    str | None, typer.Option("--filter", help="Conditions on fields, such as 'year>=2020;source=wiki|faq'.")
+]
+AskedMinScore = Annotated[float | None, typer.Option(help="Leave out documents that score less.")]
+AskedAlpha = Annotated[float | None, typer.Option(help="What BM25 counts for, from 0 (XTR) to 1 (BM25).")]
+AskedFusion = Annotated[
+    str | None, typer.Option(help="How XTR and BM25 are made one score: weighted or rrf.")
+]
+AskedTokenWeights = Annotated[
+    str | None, typer.Option(help="What query tokens count for: none (all the same) or idf.")
+]
+ShowFields = Annotated[bool, typer.Option("--fields", help="Show the fields of documents.")]
+
 
 def chosen(config: type[Config], arguments: Mapping[str, Any], **renamed: str) -> Config:
     """The configuration that a command's arguments make, checked.

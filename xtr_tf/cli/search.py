@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from xtr_tf.cli import options
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -23,7 +25,7 @@ def search(
     top_k: Annotated[
         int | None, typer.Option(help="Documents to show; the model's default if not given.")
     ] = None,
-    k_prime: Annotated[int | None, typer.Option(help="Tokens that each query token retrieves.")] = None,
+    k_prime: options.AskedKPrime = None,
     leaves: Annotated[int | None, typer.Option(help="Leaves of the index to search; 0 for its rule.")] = None,
     imputation: Annotated[
         str | None, typer.Option(help="top_k_prime, zero, constant or none.", show_default=False)
@@ -34,24 +36,13 @@ def search(
     languages: Annotated[
         list[str] | None, typer.Option("--language", help="Only documents in this language; repeatable.")
     ] = None,
-    rescore: Annotated[
-        int | None, typer.Option(help="Candidates to rank again by exact f_ColBERT; 0 for none.")
-    ] = None,
-    filter_: Annotated[
-        str | None,
-        typer.Option("--filter", help="Conditions on fields, such as 'year>=2020;source=wiki|faq'."),
-    ] = None,
-    min_score: Annotated[float | None, typer.Option(help="Leave out documents that score less.")] = None,
-    alpha: Annotated[
-        float | None, typer.Option(help="What BM25 counts for, from 0 (XTR) to 1 (BM25).")
-    ] = None,
-    fusion: Annotated[
-        str | None, typer.Option(help="How XTR and BM25 are made one score: weighted or rrf.")
-    ] = None,
-    fields: Annotated[bool, typer.Option("--fields", help="Show the fields of documents.")] = False,
-    token_weights: Annotated[
-        str | None, typer.Option(help="What query tokens count for: none (all the same) or idf.")
-    ] = None,
+    rescore: options.AskedRescore = None,
+    filter_: options.AskedFilter = None,
+    min_score: options.AskedMinScore = None,
+    alpha: options.AskedAlpha = None,
+    fusion: options.AskedFusion = None,
+    fields: options.ShowFields = False,
+    token_weights: options.AskedTokenWeights = None,
     explain: Annotated[bool, typer.Option(help="Show which tokens matched in the best documents.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
