@@ -116,25 +116,21 @@ def sha256_of(path: Path) -> str:
 MARKER = "_SUCCESS"
 
 
-def marker_of(folder: Path) -> str:
-    """Returns what a folder's marker says: hash and name of every file, in the format of `sha256sum`."""
-    names = sorted(
-        path.relative_to(folder).as_posix()
-        for path in folder.rglob("*")
-        if path.is_file() and path.name != MARKER
-    )
-    return "".join(f"{sha256_of(folder / name)}  {name}\n" for name in names)
+def checksums_of(folder: Path, leave_out: str = MARKER) -> str:
+    """Returns hash and name of every file in a folder but one, in the format of `sha256sum`."""
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return "".join(f"{sha256_of(folder / name)}  {name}\n" for name in names if name != leave_out)
 
 
-def differs_from_marker(folder: Path) -> list[str]:
-    """Returns the files of a marked folder that are missing or have another content than its marker says."""
-    different = []
-    for line in (folder / MARKER).read_text(encoding="utf-8").splitlines():
+def changed_files(folder: Path, listing: str = MARKER) -> list[str]:
+    """Returns the files of a folder that are missing or have another content than `listing` in it says."""
+    changed = []
+    for line in (folder / listing).read_text(encoding="utf-8").splitlines():
         digest, _, name = line.partition("  ")
         path = folder / name
         if not name or not path.is_file() or sha256_of(path) != digest:
-            different.append(name or line)
-    return different
+            changed.append(name or line)
+    return changed
 
 
 def _check_may_write(directory: Path, overwrite: bool) -> None:

@@ -1,6 +1,6 @@
 """Ways to spoil a good export, each as small as a real mistake, and every one of which the gate must refuse.
 
-A mutation changes the files of a copied export and leaves its reference cases alone.
+A mutation changes the files of a copied export and leaves its reference cases and its checksums alone.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 from xtr_tf.cli.app import app
 from xtr_tf.errors import InputError
 from xtr_tf.retriever.gate import OLD_FORMS
-from xtr_tf.retriever.reference_cases import REFERENCE_FILE
+from xtr_tf.retriever.reference_cases import CHECKSUMS_FILE, REFERENCE_FILE
 
 
 def run(*arguments: object) -> str:
@@ -68,6 +69,13 @@ def test_a_bad_search_is_one_sentence(exact_export):
         run("search", exact_export, "nile", "--k-prime", 0)
 
 
+def unchecked_copy(export: Path, directory: Path) -> Path:
+    """A copy without checksums, whose files may be changed."""
+    copy = Path(shutil.copytree(export, directory))
+    (copy / CHECKSUMS_FILE).unlink()
+    return copy
+
+
 def test_no_model(tmp_path):
     for command in (("search", tmp_path, "nile"), ("verify", tmp_path)):
         with pytest.raises(InputError, match="A model is a directory"):
@@ -81,7 +89,7 @@ def test_verify(exact_export, tmp_path):
     assert re.search(r" search \d+,", printed)
     assert "old form" not in printed
     assert "op libraries: _sentencepiece_tokenizer.so" in printed
-    copy = shutil.copytree(exact_export, tmp_path / "1")
+    copy = unchecked_copy(exact_export, tmp_path / "1")
     reference = json.loads((copy / REFERENCE_FILE).read_text())
     reference["cases"] = reference["cases"][:1]
     (copy / REFERENCE_FILE).write_text(json.dumps(reference))
@@ -100,7 +108,7 @@ def test_a_fast_check_asks_every_signature_once(exact_export):
 @pytest.mark.parametrize("form", [1, 2])
 def test_verify_of_a_model_with_cases_of_an_old_form(exact_export, tmp_path, form):
     """A bare list without tolerances, and one value of a parameter for all queries."""
-    copy = shutil.copytree(exact_export, tmp_path / "1")
+    copy = unchecked_copy(exact_export, tmp_path / "1")
     reference = json.loads((copy / REFERENCE_FILE).read_text())
     cases = [case for case in reference["cases"] if case["signature"] in ("score", "serving_default")]
     cases[-1]["outputs"]["scores"]["values"][0] += 0.002
@@ -118,7 +126,7 @@ def test_verify_of_a_model_with_cases_of_an_old_form(exact_export, tmp_path, for
 
 
 def test_verify_of_a_model_of_a_newer_release(exact_export, tmp_path):
-    copy = shutil.copytree(exact_export, tmp_path / "1")
+    copy = unchecked_copy(exact_export, tmp_path / "1")
     reference = json.loads((copy / REFERENCE_FILE).read_text())
     (copy / REFERENCE_FILE).write_text(json.dumps({**reference, "form": 4}))
     with pytest.raises(InputError, match=r"that this xtr-tf does not know.* Received: form 4\.$"):

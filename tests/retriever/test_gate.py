@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,12 +12,15 @@ import pytest
 
 from xtr_tf.errors import InputError
 from xtr_tf.retriever import gate
-from xtr_tf.retriever.reference_cases import REFERENCE_FILE
+from xtr_tf.retriever.reference_cases import CHECKSUMS_FILE, REFERENCE_FILE
 
 
 @pytest.fixture
 def copy(exact_export, tmp_path) -> Path:
-    return Path(shutil.copytree(exact_export, tmp_path / "1"))
+    """An export without checksums, so that its answers must tell."""
+    directory = Path(shutil.copytree(exact_export, tmp_path / "1"))
+    (directory / CHECKSUMS_FILE).unlink()
+    return directory
 
 
 def change_reference(directory: Path, change) -> None:
@@ -45,6 +49,20 @@ def test_other_answers_are_problems(copy):
     assert "`score` has no reference answer" in problems
     assert "`serving_default`: query 2 finds other documents" in problems
     assert any("must have the shape [?]" in problem for problem in problems)
+
+
+def test_a_file_that_is_not_the_exporters_is_refused(exact_export, tmp_path):
+    """Before anything is loaded, whatever the file is."""
+    subprocess.run(["sha256sum", "--check", "--quiet", CHECKSUMS_FILE], cwd=exact_export, check=True)
+    copy = Path(shutil.copytree(exact_export, tmp_path / "1"))
+    with (copy / REFERENCE_FILE).open("a") as file:
+        file.write("\n")
+    report = gate.verify_model(copy)
+    assert report.cases == {}
+    assert report.problems == [
+        f"1 of its files are missing or not those that were exported, such as {REFERENCE_FILE}; copy the "
+        "version again, or export it again"
+    ]
 
 
 def test_damaged_models(copy):

@@ -18,7 +18,7 @@ from serving.client.messages import message_class
 from serving.health import is_serving
 from serving.server.models.config import VersionPolicy, read_model_configs
 from serving.server.requests.batching import BatchingOptions, read_batching_options
-from xtr_tf.files import MARKER, marker_of
+from xtr_tf.files import MARKER, checksums_of
 
 
 @pytest.fixture(scope="module")
@@ -266,7 +266,7 @@ def test_only_whole_versions_are_fetched(folder, tmp_path):
         (place / "saved_model.pb").write_bytes(b"graph %d" % version)
         (place / "variables" / "variables.index").write_bytes(b"index")
         if marked:
-            (place / MARKER).write_text(marker_of(place))
+            (place / MARKER).write_text(checksums_of(place))
         return place
 
     def fetched() -> list[str]:

@@ -12,7 +12,7 @@ import grpc
 import numpy as np
 import pytest
 
-from xtr_tf.files import MARKER, marker_of
+from xtr_tf.files import MARKER, checksums_of
 
 FAST = ("--poll-seconds", "0.05")
 
@@ -229,7 +229,7 @@ def test_a_marker_says_that_a_version_is_whole(start_server, connect, toy_models
         """Copies file by file in place, the marker first, as a careless tool does."""
         marked = model_base.parent / "marked"
         shutil.copytree(toy_models / "2", marked)
-        (marked / MARKER).write_text(marker_of(marked))
+        (marked / MARKER).write_text(checksums_of(marked))
         subprocess.run(["sha256sum", "--check", "--quiet", MARKER], cwd=marked, check=True)
         target = model_base / str(number)
         (target / "variables").mkdir(parents=True)
@@ -243,7 +243,7 @@ def test_a_marker_says_that_a_version_is_whole(start_server, connect, toy_models
         with pytest.raises(grpc.RpcError) as caught:  # version 1 has no marker
             calls.predict()
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-        (model_base / "1" / MARKER).write_text(marker_of(model_base / "1"))
+        (model_base / "1" / MARKER).write_text(checksums_of(model_base / "1"))
         calls.wait_for(1)
         target = model_base / "2"
         target.mkdir()

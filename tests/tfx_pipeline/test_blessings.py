@@ -28,7 +28,7 @@ from tfx_pipeline.data.splits import read_all
 from xtr_tf.collections.document import Document
 from xtr_tf.errors import InputError
 from xtr_tf.retriever.gate import GateReport
-from xtr_tf.retriever.reference_cases import REFERENCE_FILE
+from xtr_tf.retriever.reference_cases import CHECKSUMS_FILE, REFERENCE_FILE
 from xtr_tf.training.data.tfrecords import parse_example
 from xtr_tf.version import __version__
 
@@ -141,6 +141,7 @@ def refused(good: Judged, tmp_path_factory: pytest.TempPathFactory) -> Any:
     root = tmp_path_factory.mktemp("refused")
     model = copy_of(good.model, root / "model")
     Path(model.uri, "Format-Serving", "saved_model.pb").write_bytes(b"\xff")
+    Path(model.uri, "Format-Serving", CHECKSUMS_FILE).unlink()
     return validate(model, root / "blessing")
 
 

@@ -14,7 +14,7 @@ from tfx.utils import io_utils, proto_utils
 
 from tfx_pipeline.artifacts import write_model_blessing
 from tfx_pipeline.components.pusher import PushOnceExecutor, newest_version
-from xtr_tf.files import differs_from_marker
+from xtr_tf.files import changed_files
 
 
 def push(folder: Path, name: str, corpus: str, created: str, blessed: bool = True) -> Any:
@@ -67,7 +67,7 @@ def test_a_version_appears_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert sorted(path.name for path in version.iterdir()) == [
         *("_SUCCESS", "model_card.json", "saved_model.pb")
     ]
-    assert differs_from_marker(version) == []
+    assert changed_files(version) == []
     assert list((tmp_path / "serving").iterdir()) == [version]
 
 
@@ -87,9 +87,9 @@ def test_in_an_object_store_the_marker_is_written_last(
     version = Path(pushed.get_string_custom_property("pushed_destination"))
     assert seen
     assert not any(seen)
-    assert differs_from_marker(version) == []
+    assert changed_files(version) == []
     (version / "saved_model.pb").write_bytes(b"another")
-    assert differs_from_marker(version) == ["saved_model.pb"]
+    assert changed_files(version) == ["saved_model.pb"]
 
 
 def test_what_is_not_blessed_is_not_pushed(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tfx.utils import proto_utils
 
 from tfx_pipeline.config import is_remote
 from tfx_pipeline.storage import local_input
-from xtr_tf.files import MARKER, marker_of
+from xtr_tf.files import MARKER, checksums_of
 from xtr_tf.retriever.model_card import MODEL_CARD_FILE
 
 _STAGING = ".pushing"
@@ -79,7 +79,7 @@ class PushOnceExecutor(executor.Executor):
         if not destination:
             return
         with local_input(self.GetModelPath(input_dict)) as folder:
-            text = marker_of(folder)
+            text = checksums_of(folder)
         with tf.io.gfile.GFile(posixpath.join(destination, MARKER), "w") as file:
             file.write(text)
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import tensorflow as tf
 
 from xtr_tf.errors import InputError
+from xtr_tf.files import checksums_of
 from xtr_tf.progress import Tracked, track
 from xtr_tf.retriever.gate import GateReport, verify_model
 from xtr_tf.retriever.model_card import ModelCard
-from xtr_tf.retriever.reference_cases import ReferenceCase, write_reference
+from xtr_tf.retriever.reference_cases import CHECKSUMS_FILE, ReferenceCase, write_reference
 from xtr_tf.retriever.reference_requests import default_queries, record_reference
 from xtr_tf.retriever.retriever import Retriever
 from xtr_tf.retriever.signatures import build_signatures
@@ -40,7 +41,7 @@ def export_retriever(
     version: int | None = None,
     queries: Sequence[str] | None = None,
 ) -> Export:
-    """Writes `<base>/<version>/`, with warm-up requests, reference answers and a model card.
+    """Writes `<base>/<version>/`, with warm-up requests, reference answers, a model card and checksums.
 
     The version appears only after a fresh process that never imports Python TensorFlow has loaded it
     and given the retriever's own answers on every signature, up to the rounding measured here.
@@ -75,6 +76,7 @@ def export_retriever(
                 f"{'; '.join(report.problems[:3])}. Received: {str(final)!r}."
             )
         dataclasses.replace(card, memory=report.memory).write(staging)
+        (staging / CHECKSUMS_FILE).write_text(checksums_of(staging, CHECKSUMS_FILE), encoding="utf-8")
     return Export(final, report)
 
 

@@ -1,10 +1,11 @@
 """The gate of exports: does a fresh process, without Python TensorFlow, give the exporter's answers?
 
-What must be exact is compared exactly, and what may round within the rounding that the exporter measured and
-wrote down: on any processor, with any number of threads, a mistake is refused and a last bit is not. Then the
-requests are replayed two at a time, joined along the first dimension and split again, as servers do with
-batches. `python -m xtr_tf.retriever.gate DIR` is that process. It loads the model with the C library's
-loader, which is TensorFlow Serving's, and only the op libraries that the model's ops ask for.
+The files must be the exporter's, by their checksums. What must be exact is compared exactly, and what may
+round within the rounding that the exporter measured and wrote down: on any processor, with any number of
+threads, a mistake is refused and a last bit is not. Then the requests are replayed two at a time, joined
+along the first dimension and split again, as servers do with batches. `python -m xtr_tf.retriever.gate DIR`
+is that process. It loads the model with the C library's loader, which is TensorFlow Serving's, and only the
+op libraries that the model's ops ask for.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from typing import Any
 import numpy as np
 
 from xtr_tf.errors import InputError
+from xtr_tf.files import changed_files
 from xtr_tf.processes import child_environment, die_with_parent
 from xtr_tf.retriever.agreement import differences, without_padding
 from xtr_tf.retriever.reference_cases import (
+    CHECKSUMS_FILE,
     FIRST_SCORE_TOLERANCE,
     FORM,
     Reference,
@@ -88,6 +91,8 @@ def replay(directory: Path, rewrite_graph: bool = False, fast: bool = False) -> 
     Raises:
         InputError: The model does not load or has no reference cases.
     """
+    if changed := changed_since_export(directory):
+        return GateReport(0.0, {}, [], [changed])
     reference = read_reference(directory)
     if fast:
         first = {case.signature: case for case in reversed(reference.cases)}
@@ -107,6 +112,22 @@ def replay(directory: Path, rewrite_graph: bool = False, fast: bool = False) -> 
         problems.append("the process imported Python TensorFlow, so that it proves nothing")
     counts = dict(Counter(case.signature for case in reference.cases))
     return GateReport(load_seconds, counts, libraries, problems, memory, reference.form)
+
+
+def changed_since_export(directory: Path) -> str:
+    """Returns what to say of a version some of whose files are not the exporter's, or "".
+
+    Answers cannot tell of every token of a large index; its files can.
+    """
+    if not (directory / CHECKSUMS_FILE).is_file():
+        return ""
+    changed = changed_files(directory, CHECKSUMS_FILE)
+    if not changed:
+        return ""
+    return (
+        f"{len(changed)} of its files are missing or not those that were exported, such as {changed[0]}; "
+        "copy the version again, or export it again"
+    )
 
 
 def problems_of(session: SavedModelSession, reference: Reference) -> Iterator[str]:

@@ -18,6 +18,8 @@ from xtr_tf.errors import InputError
 
 # Next to the warm-up requests, in the directory that servers leave alone.
 REFERENCE_FILE = Path("assets.extra") / "reference_answers.json"
+#: What `sha256sum` says of the version's files, written last.
+CHECKSUMS_FILE = "assets.extra/SHA256SUMS"
 # First form: a bare list of cases without tolerances. Second: a parameter has one value for all queries.
 FORM = 3
 #: Of cases in the first form, which say nothing of rounding.

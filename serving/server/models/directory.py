@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from serving.server.status import Code, RequestError
-from xtr_tf.files import MARKER, differs_from_marker
+from xtr_tf.files import MARKER, changed_files
 
 #: Name, size and modification time of every file; equal means unchanged.
 Fingerprint = tuple[tuple[str, int, int], ...]
@@ -39,7 +39,7 @@ def find_versions(base_path: Path, require_marker: bool = False) -> dict[int, Pa
 
 def check_whole(directory: Path) -> None:
     """Raises DATA_LOSS if a version has a marker, which is written last, and not the files that it names."""
-    if (directory / MARKER).is_file() and (different := differs_from_marker(directory)):
+    if (directory / MARKER).is_file() and (different := changed_files(directory)):
         raise RequestError(
             Code.DATA_LOSS,
             f"{len(different)} files of the version are missing or not those that its marker names, such as "
