@@ -72,7 +72,7 @@ def test_a_shared_storage_is_read_under_each_name(golden: Any) -> None:
         (Trap(getattr, "", "x"), r"builtin.*\.getattr"),
         (Trap(EXECUTED.append, "ran"), r"builtin.*\.getattr"),
         (np.float64(1), r"numpy.*scalar"),
-        (Trap(Path, "x"), r"pathlib\.Path"),
+        (Trap(Path, "x"), r"pathlib\..*Path"),
     ],
 )
 def test_a_malicious_pickle_is_refused_and_named(protocol: int, trap: Any, named: str) -> None:

@@ -29,6 +29,7 @@ def keys(tmp_path_factory):
     for name in ("ca", "stranger"):
         openssl(
             *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"),
+            *("-addext", "keyUsage=critical,keyCertSign"),
             *("-keyout", f"{name}.key", "-out", f"{name}.crt"),
         )
     extensions = {

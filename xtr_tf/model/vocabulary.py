@@ -253,12 +253,12 @@ def _require_unigram(model: SentencePieceModel) -> None:
 
 
 def _with_rows(model: SentencePieceModel, rows: np.ndarray) -> TrimmedVocabulary:
-    trimmed = type(model.proto)()
-    trimmed.CopyFrom(model.proto)
-    del trimmed.pieces[:]
-    trimmed.pieces.extend(model.proto.pieces[row] for row in rows)
+    # What is left out are the samples of a self-test, which the pieces that are gone would fail.
+    trimmed = type(model.proto)(pieces=[model.proto.pieces[row] for row in rows])
+    for name in ("trainer_spec", "normalizer_spec", "denormalizer_spec"):
+        if model.proto.HasField(name):
+            getattr(trimmed, name).CopyFrom(getattr(model.proto, name))
     trimmed.trainer_spec.vocab_size = len(rows)
-    trimmed.ClearField("self_test_data")
     return TrimmedVocabulary(trimmed.SerializeToString(), rows)
 
 
