@@ -121,7 +121,7 @@ def try_exports(work: Path, indexes: list[str], count: int) -> tuple[int, dict[s
 
 
 def try_mutations(work: Path, good: dict[str, Path]) -> Counter[str]:
-    """Spoils a good export of each kind; counts mistakes by what told of them: answers, checksums, nothing."""
+    """Spoils a good export of each kind; counts mistakes by what told: answers, checksums or nothing."""
     import mutations
 
     from xtr_tf.retriever.gate import changed_since_export
