@@ -6,7 +6,7 @@ WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-input bench-index bench-serve bench-scale bench-search bench-model bench-hybrid claims gate-trial pin-images first-day bench-api
+.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-input bench-index bench-serve bench-scale bench-search bench-model bench-hybrid claims gate-trial pin-images first-day bench-api release-check
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -110,7 +110,11 @@ pin-images: ## Name the base images of Dockerfiles and manifests by their digest
 first-day: setup ## Bring data of one's own in four new languages, from an empty folder to a rollback
 	@$(PYTHON) -W ignore tools/first_day/run.py
 
-lock: ## Resolve pyproject.toml anew into both lock files
+release-check: setup ## Build wheel and sdist, look into them, and run the quickstart from the wheel in an empty environment
+	@$(PYTHON) -m pytest -n 0 -m "slow or not slow" tests/test_packaging.py tests/test_wheel.py
+	@echo "next: date the section of CHANGELOG.md, set xtr_tf/version.py and CITATION.cff, tag the commit"
+
+lock: ## Resolve pyproject.toml again into all lock files
 	@tools/lock.sh
 
 clean: ## Remove what was made here: environments, caches, outputs

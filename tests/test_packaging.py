@@ -1,4 +1,4 @@
-"""The lock files and extras: hashed, without any address, and a serving host without TFX."""
+"""The lock files and extras: hashed, without any address, a serving host without TFX; the version."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -93,3 +94,15 @@ def test_base_and_serving_need_no_pipeline_packages(extras: set[str]) -> None:
 @pytest.mark.pipeline
 def test_the_pipeline_needs_them() -> None:
     assert closure({"pipeline"}) >= PIPELINE_ONLY
+
+
+def test_the_changelog_and_the_citation_name_the_version(repository: Path) -> None:
+    from xtr_tf.version import __version__
+
+    changelog = (repository / "CHANGELOG.md").read_text()
+    sections = re.findall(r"^## (\S+)(?: \((\d{4}-\d\d-\d\d)\))?$", changelog, re.MULTILINE)
+    assert sections[0] == ("Unreleased", "")
+    dates = dict(sections[1:])
+    citation = yaml.safe_load((repository / "CITATION.cff").read_text())
+    assert citation["version"] == __version__
+    assert str(citation["date-released"]) == dates[__version__]

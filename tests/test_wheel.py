@@ -1,13 +1,17 @@
-"""The wheel, installed by pip into an empty environment, is enough for the five lines."""
+"""Wheel and sdist hold what they must, and the wheel, installed into an empty environment, is enough."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import tarfile
 import textwrap
+import zipfile
 from pathlib import Path
 
 import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 FIVE_LINES = """
 import sys
@@ -31,17 +35,55 @@ import sys
 import xtr_tf
 print(xtr_tf.open("models").search("How deep is Lake Baikal?")[0].id, "tensorflow" in sys.modules)
 """
+# What is no Python, so that setuptools would leave it out if nobody named it.
+DATA = (
+    "serving/server/wire/playground.html",
+    "tfx_pipeline/schemas/corpus/schema.pbtxt",
+    "tfx_pipeline/schemas/training/schema.pbtxt",
+    "xtr_tf/evaluation/report/page.html.jinja",
+)
+MODEL = ("background.npy", "encoder.json", "tokenizer.model", "weights.safetensors")
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.fixture(scope="module")
+def uv(repository: Path) -> str:
+    return subprocess.check_output([repository / "tools" / "setup.sh", "--uv"], text=True).strip()
+
+
+@pytest.fixture(scope="module")
+def distributions(uv: str, repository: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The wheel and the sdist; uv builds the wheel from the sdist, which must therefore be complete."""
+    out = tmp_path_factory.mktemp("dist")
+    subprocess.run([uv, "build", "--quiet", "--out-dir", out, repository], check=True)
+    [wheel], [sdist] = out.glob("*.whl"), out.glob("*.tar.gz")
+    return wheel, sdist
+
+
+def test_the_wheel_holds_code_data_and_model_and_nothing_else(
+    distributions: tuple[Path, Path], repository: Path
+) -> None:
+    with zipfile.ZipFile(distributions[0]) as file:
+        names = set(file.namelist())
+    packages = ("xtr_tf", "serving", "tfx_pipeline")
+    code = {
+        str(path.relative_to(repository)) for name in packages for path in (repository / name).rglob("*.py")
+    }
+    assert names >= code | {*DATA, *(f"xtr_tf/shipped/mxtr_tiny/{name}" for name in MODEL)}
+    tops = {name.partition("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == set(packages)
+
+
+def test_the_sdist_holds_what_the_wheel_is_made_of(distributions: tuple[Path, Path]) -> None:
+    with tarfile.open(distributions[1]) as file:
+        names = {name.partition("/")[2] for name in file.getnames()}
+    assert names >= {*DATA, "pyproject.toml", "setup.py", "README.md", "LICENSE"}
+    assert names >= {f"models/mxtr_tiny/{name}" for name in MODEL}
+
+
 @pytest.mark.parametrize("version", ["3.10", "3.12"])
-def test_the_wheel_alone_is_enough(version: str, repository: Path, tmp_path: Path) -> None:
-    uv = subprocess.check_output([repository / "tools" / "setup.sh", "--uv"], text=True).strip()
-    subprocess.run(
-        [uv, "build", "--quiet", "--wheel", "--out-dir", tmp_path / "dist", repository], check=True
-    )
-    [wheel] = (tmp_path / "dist").glob("*.whl")
+def test_the_wheel_alone_is_enough(
+    version: str, uv: str, distributions: tuple[Path, Path], repository: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -50,19 +92,17 @@ def test_the_wheel_alone_is_enough(version: str, repository: Path, tmp_path: Pat
         [uv, "venv", "--quiet", "--seed", "--python", version, tmp_path / "venv"], check=True, env=chosen
     )
     python = tmp_path / "venv" / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", wheel], check=True, env=environment)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", distributions[0]], check=True, env=environment)
 
-    def run(script: str) -> str:
-        command = [python, "-c", textwrap.dedent(script)]
+    def run(*command: str | Path) -> str:
         ended = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=900
         )
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
 
-    assert run(FIVE_LINES) == "right\n"
-    assert run(OPEN) == "0 False\n"
-    helped = subprocess.check_output(
-        [python.with_name("xtr-tf"), "--help"], cwd=folder, env=environment, text=True
-    )
-    assert "build" in helped
+    assert run(python, "-c", textwrap.dedent(FIVE_LINES)) == "right\n"
+    assert run(python, "-c", textwrap.dedent(OPEN)) == "0 False\n"
+    command = python.with_name("xtr-tf")
+    run(command, "build", repository / "examples" / "atlas", "--out", "atlas", "--quiet")
+    assert "en-baikal" in run(command, "search", "atlas", "How deep is Lake Baikal?", "--top-k", "1")
