@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.support.numbers import assert_same_ranking, network_rounding, rounding
+from xtr_tf.retriever.session import RetrieverSession
 
 QUERIES = ["highest mountain", "wie lang ist der Nil?", "東京"]
 
@@ -224,3 +225,16 @@ def test_an_empty_batch_is_answered(signatures):
     rescored = signatures["search"](tf.constant([], tf.string), rescore=tf.constant([5]))
     assert rescored["document_ids"].shape == [0, 5]
     assert signatures["search_tokens"](tf.constant([], tf.string))["token_ids"].shape[0] == 0
+
+
+def test_first_calls_of_a_session_build_no_graph_of_the_ranking(tiny_retriever, monkeypatch):
+    """A query of another length must not wait for one either."""
+    eager = []
+    rank = tiny_retriever.rank
+    monkeypatch.setattr(
+        tiny_retriever, "rank", lambda *given: eager.append(tf.executing_eagerly()) or rank(*given)
+    )
+    session = RetrieverSession(tiny_retriever)
+    for query in ("nile", "highest mountain on earth"):
+        session.run("search", {"query": [query]})
+    assert eager == [True, True]

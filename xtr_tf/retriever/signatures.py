@@ -73,6 +73,7 @@ import tensorflow as tf
 
 from xtr_tf.retriever.explain import describe_documents, explain_signature
 from xtr_tf.retriever.hits import describe_hits
+from xtr_tf.retriever.hybrid import HybridDocuments
 from xtr_tf.retriever.look_up import look_up_signature
 from xtr_tf.retriever.request import (
     QUERY,
@@ -101,7 +102,11 @@ def search_signatures(retriever: Retriever) -> dict[str, Any]:
     defaults = retriever.defaults
     default_request = SearchRequest.default(defaults)._replace(languages=None, filter=None)
     # Traced once for the signatures that take parameters.
-    shared_search = tf.function(retriever.search, autograph=False)
+    traced_search = tf.function(retriever.search, autograph=False)
+
+    def shared_search(*arguments: Any) -> HybridDocuments:
+        # Outside a graph every new length of a query would be traced.
+        return (retriever.search if tf.executing_eagerly() else traced_search)(*arguments)
 
     @tf.function(input_signature=[QUERY], autograph=False)
     def serving_default(query: tf.Tensor) -> dict[str, tf.Tensor]:
