@@ -12,6 +12,7 @@ import tensorflow as tf
 from xtr_tf.config.retrieval import MAX_TOP_K, SearchDefaults
 from xtr_tf.errors import InputError
 from xtr_tf.retriever import export as exporter
+from xtr_tf.retriever import reference_requests
 from xtr_tf.retriever.gate import GateReport
 from xtr_tf.retriever.model_card import ModelCard
 from xtr_tf.retriever.reference_cases import Reference, read_reference
@@ -129,7 +130,8 @@ def test_default_queries_come_from_the_corpus(tiny_retriever, tiny_corpus):
     assert set(queries) <= titles
 
 
-def test_reference_requests_stay_within_the_limits_of_a_deep_default(tiny_retriever, signatures):
+def test_reference_requests_stay_within_the_limits_of_a_deep_default(tiny_retriever, signatures, monkeypatch):
+    monkeypatch.setattr(reference_requests, "_as_saved", lambda functions: functions)  # traced already
     deep = SimpleNamespace(
         **{name: value for name, value in vars(tiny_retriever).items() if not name.startswith("_")}
         | {"defaults": SearchDefaults(top_k=6_000)}
