@@ -12,8 +12,10 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Literal
 
-from tfx_pipeline.preflight import SCHEMA_FILE, languages_of_schema
+from tfx_pipeline.config import PipelineConfig
+from tfx_pipeline.preflight import SCHEMA_FILE, languages_of_schema, read_schema
 from xtr_tf.collections.bad_records import ignore
 from xtr_tf.collections.beir import is_beir
 from xtr_tf.collections.lines import read_objects
@@ -76,8 +78,12 @@ def start_pipeline(
     folder.mkdir(parents=True, exist_ok=True)
     inputs = _find_inputs(folder, corpus, training, eval_)
     written = []
-    languages = {}
-    for kind, records in (("corpus", _documents(inputs)), ("training", _queries(inputs))):
+    languages: dict[str, list[str]] = {}
+    sources: dict[Literal["training", "corpus"], Iterator[bytes]] = {
+        "corpus": _documents(inputs),
+        "training": _queries(inputs),
+    }
+    for kind, records in sources.items():
         with track(f"infer the schema of the {kind}"):
             text, languages[kind] = _infer(records, kind)
         path = folder / "schemas" / kind / SCHEMA_FILE
@@ -155,7 +161,7 @@ def _queries(inputs: _Inputs) -> Iterator[bytes]:
             )
 
 
-def _infer(records: Iterable[bytes], kind: str) -> tuple[str, list[str]]:
+def _infer(records: Iterable[bytes], kind: Literal["training", "corpus"]) -> tuple[str, list[str]]:
     """A schema of serialised examples, and its languages."""
     import tensorflow as tf
     import tensorflow_data_validation as tfdv
@@ -172,10 +178,18 @@ def _infer(records: Iterable[bytes], kind: str) -> tuple[str, list[str]]:
     if not statistics.datasets[0].num_examples:
         raise InputError(f"The {kind} has no record that can be read; check its format. Received: none.")
     schema = tfdv.infer_schema(statistics, infer_feature_shape=False, max_string_domain_size=1_000)
+    required = {
+        feature.name
+        for feature in read_schema(PipelineConfig(), kind).feature
+        if feature.HasField("presence")
+    }
     for feature in schema.feature:
         if feature.name != "language":
             # Texts and ids that happen to be few are no closed list.
             feature.ClearField("domain")
+        if feature.name not in required:
+            # Titles, say: documents that happen to have them all are followed by some that do not.
+            feature.ClearField("presence")
     schema.ClearField("string_domain")
     (language,) = (feature for feature in schema.feature if feature.name == "language")
     language.string_domain.name = "language"

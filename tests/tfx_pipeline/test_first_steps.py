@@ -31,7 +31,7 @@ def own_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in range(12):
             name = f"{language}-{number}"
             text = f"text number {number} in {language}"
-            documents.append({"_id": name, "text": text, "language": language})
+            documents.append({"_id": name, "title": name, "text": text, "language": language})
             positive = {"id": name, "text": text}
             pairs.append(
                 {"id": f"q-{name}", "query": f"where is {name}?", "language": language, "positive": positive}
@@ -67,6 +67,17 @@ def test_init_writes_what_a_run_needs(started: Path, own_data: Path) -> None:
     assert not queries["train"] & queries["eval"]
     assert len(lines["train"]) + len(lines["eval"]) == 48
     assert {json.loads(line)["language"] for line in lines["eval"]} == set(LANGUAGES)
+
+
+def test_what_documents_may_lack_is_not_required(started: Path, own_data: Path) -> None:
+    """All of these have a title; the next ones may not."""
+    assert all("title" in json.loads(line) for line in (own_data / "documents.jsonl").open())
+    schema = read_schema(load_pipeline_config(started / "pipeline.yaml"), "corpus")
+    assert {feature.name for feature in schema.feature if feature.HasField("presence")} == {
+        "id",
+        "text",
+        "language",
+    }
 
 
 def test_an_existing_configuration_stays(started: Path, own_data: Path) -> None:
