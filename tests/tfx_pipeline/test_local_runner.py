@@ -54,11 +54,14 @@ def test_a_failing_component_is_one_sentence(tmp_path: Path, capfd: pytest.Captu
     assert "✗ Shout" in capfd.readouterr().out
 
 
-def test_an_interruption_says_where_it_stands(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
+@pytest.mark.parametrize("where", ["stop", "stop training"])
+def test_an_interruption_says_where_it_stands(
+    tmp_path: Path, capfd: pytest.CaptureFixture, where: str
+) -> None:
     with pytest.raises(
         InterruptedRunError, match=r"stopped in Shout; what was finished is kept.*goes on from"
     ):
-        run_locally(toy_pipeline(tmp_path, "stop"), tmp_path)
+        run_locally(toy_pipeline(tmp_path, where), tmp_path)
     assert "‖ Shout" in capfd.readouterr().out
     with run_lock(tmp_path):
         pass

@@ -28,6 +28,7 @@ from tfx_pipeline.withdrawal import note_moved_directories, withdrawn_contents
 from xtr_tf.errors import InputError
 from xtr_tf.files import storage_sentence
 from xtr_tf.progress import shown, track
+from xtr_tf.training.progress import TrainingInterruptedError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,15 +205,15 @@ def run_locally(pipeline: Pipeline, root: Path, hidden: bool = False) -> list[Co
 
         try:
             LocalRunner(started, finished).run(pipeline)
-        except KeyboardInterrupt:
+        except (Exception, KeyboardInterrupt) as error:
             running.close()
-            console.print(f"  [yellow]‖[/] {current}")
-            raise InterruptedRunError(current, log) from None
-        except Exception as error:
-            running.close()
+            cause = _first_cause(error)
+            if isinstance(cause, (KeyboardInterrupt, TrainingInterruptedError)):
+                console.print(f"  [yellow]‖[/] {current}")
+                raise InterruptedRunError(current, log) from None
             console.print(f"  [red]✗[/] {current}")
-            reason = _first_cause(error)
-            raise InputError(f"The component {current} failed: {reason.rstrip('.')} (log: {log}).") from error
+            reason = _sentence_of(cause).rstrip(".")
+            raise InputError(f"The component {current} failed: {reason} (log: {log}).") from error
     return results
 
 
@@ -222,9 +223,13 @@ def _is_cached(store: metadata.Metadata, execution_id: int) -> bool:
     return bool(executions) and executions[0].last_known_state == metadata_store_pb2.Execution.CACHED
 
 
-def _first_cause(error: BaseException) -> str:
-    """The sentence of the exception that began the chain, which is the one a user can act on."""
+def _first_cause(error: BaseException) -> BaseException:
+    """The exception that began the chain, which is the one a user can act on."""
     while error.__cause__ is not None or error.__context__ is not None:
         error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    return error
+
+
+def _sentence_of(error: BaseException) -> str:
     lines = (storage_sentence(error, Path.cwd()) or str(error)).strip().splitlines()
     return lines[0] if lines else type(error).__name__
