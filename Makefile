@@ -52,7 +52,7 @@ format: setup ## Rewrite the code in the house format
 	@$(PYTHON) -m ruff format .
 
 docs: setup ## Build the documentation site into out/docs
-	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --quiet && echo "out/docs/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build && echo "out/docs/index.html"
 
 parity-env: ## Install torch and transformers into .parity, to compare with them
 	@tools/parity/setup.sh

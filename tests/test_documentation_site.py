@@ -17,7 +17,8 @@ pytestmark = pytest.mark.checkout
 def site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site")
     built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(out)],
+        # Not --quiet: what is not logged is not counted, and --strict would let it pass.
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(out)],
         cwd=repository,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
@@ -32,6 +33,28 @@ def site(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_page_is_there(site: Path, repository: Path) -> None:
     for page in (repository / "docs").rglob("*.md"):
         assert (site / page.relative_to(repository / "docs")).with_suffix(".html").is_file(), page
+
+
+def test_every_page_is_in_the_navigation(repository: Path) -> None:
+    named = re.findall(r": ([\w/-]+\.md)$", (repository / "mkdocs.yml").read_text(), re.MULTILINE)
+    pages = [str(page.relative_to(repository / "docs")) for page in (repository / "docs").rglob("*.md")]
+    assert sorted(named) == sorted(pages)
+
+
+def test_generated_pages_have_every_command_key_and_metric(site: Path) -> None:
+    commands, run, pipeline, metrics = (
+        (site / "reference" / f"{name}.html").read_text(encoding="utf-8")
+        for name in ("command-line", "run-yaml", "pipeline-yaml", "metrics")
+    )
+    assert "<code>xtr-tf pipeline rollback</code>" in commands
+    assert "<code>--partition-timeout-ms</code>" in commands
+    assert "<code>training.gradient_cache_chunk</code>" in run
+    assert "<code>data.train[].teacher_scores</code>" in run
+    assert "<code>run.training.steps</code>" in pipeline
+    assert "<code>vertex.dataflow.max_workers</code>" in pipeline
+    assert "<code>xtr_serving_requests_total</code>" in metrics
+    for page in site.rglob("*.html"):
+        assert "&lt;!-- " not in page.read_text(encoding="utf-8"), page
 
 
 def test_the_reference_has_what_docstrings_say(site: Path) -> None:

@@ -106,3 +106,8 @@ def test_the_changelog_and_the_citation_name_the_version(repository: Path) -> No
     citation = yaml.safe_load((repository / "CITATION.cff").read_text())
     assert citation["version"] == __version__
     assert str(citation["date-released"]) == dates[__version__]
+
+
+def test_the_size_of_a_serving_host_is_what_the_document_says(repository: Path) -> None:
+    (said,) = re.findall(r"A serving host installs (\d+) packages", (repository / "BUILD.md").read_text())
+    assert int(said) == len(locked(repository / SERVING))

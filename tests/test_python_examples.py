@@ -59,10 +59,16 @@ def test_a_documents_python_prints_what_it_says(
     assert shown
     names: dict[str, Any] = {}
     for code, expected in shown:
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
-            exec(compile(code, name, "exec"), names)
-        assert same(expected, printed.getvalue()), f"{code}\nprinted:\n{printed.getvalue()}"
+        printed = run_and_capture(code, name, names)
+        assert same(expected, printed), f"{code}\nprinted:\n{printed}"
+
+
+def run_and_capture(code: str, name: str, names: dict[str, Any]) -> str:
+    """Runs a block of Python with `names` and returns what it printed."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
+        exec(compile(code, name, "exec"), names)
+    return printed.getvalue()
 
 
 class _Checker(doctest.OutputChecker):

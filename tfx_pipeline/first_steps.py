@@ -216,7 +216,7 @@ def _configuration(folder: Path, inputs: _Inputs, encoder: Path | None) -> str:
         if encoder
         else f"    model: {text(str(folder / 'vocabulary.model'))}  # made by `xtr-tf tokenizer train`\n"
     )
-    return f"""# A pipeline from data to a pushed version; every key is in docs/reference/pipeline.md.
+    return f"""# A pipeline from data to a pushed version; every key is in docs/reference/pipeline-yaml.md.
 #   xtr-tf pipeline check --config {folder / CONFIG_FILE}
 #   xtr-tf pipeline run --config {folder / CONFIG_FILE}
 name: {text(folder.name)}

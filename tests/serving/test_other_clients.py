@@ -1,4 +1,4 @@
-"""The clients of docs/clients.md, compiled and run where their tools are there."""
+"""The clients of docs/how-to/clients.md, compiled and run where their tools are there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NEEDED = (
 
 
 def code_of(repository: Path, language: str) -> str:
-    page = (repository / "docs" / "clients.md").read_text()
+    page = (repository / "docs" / "how-to" / "clients.md").read_text()
     [code] = re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     return code
 

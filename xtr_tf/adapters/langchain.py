@@ -16,7 +16,7 @@ class XTRRetriever(BaseRetriever):
 
     A document's `page_content` is its text, its `metadata` has `score`, `title` and `language`.
 
-    Args:
+    Attributes:
         index: What `Model.index` or `xtr_tf.open` returned.
         parameters: Parameters of the search, as `Index.search` takes them.
 

@@ -71,7 +71,7 @@ def import_checkpoint(
         progress: Called with bytes written and bytes in all.
 
     Example:
-        >>> import_checkpoint("google/xtr-base-multilingual", "encoders/xtr", keep_pieces_of=["corpus.jsonl"])
+        >>> import_checkpoint("downloads/mt5-base", "encoders/mt5-base", projection_seed=0)
 
     Raises:
         InputError: Something is missing, unknown, of the wrong shape or dtype; all of it is listed.

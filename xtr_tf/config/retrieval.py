@@ -110,8 +110,9 @@ class IndexConfig:
     """How token vectors are kept and searched.
 
     Attributes:
-        kind: `scann` (fastest, smallest), `core` (stock TensorFlow ops, runs in any TF runtime),
-            `exact` (brute force), or `auto`: `exact` while that is quick, `scann` beyond.
+        kind: `scann` (fastest, smallest; needs ScaNN's ops), `core` (stock TensorFlow ops), `exact` (brute
+            force, stock ops), or `auto`: `exact` while that is quick, `scann` beyond. The tokenizer of an
+            exported model needs tf.text's SentencePiece op whatever the index.
         num_leaves: k-means leaves of `scann` and `core`; 0 takes 4 times the root of the tokens.
         num_leaves_to_search: Leaves that a search looks into; 0 lets it follow from their number and k'.
         sample_size: Tokens that leaves and codebooks are trained on; 0 takes 64 per leaf.

@@ -53,7 +53,7 @@ def _tpu_strategy(name: str) -> tf.distribute.Strategy:
     if name == "local" and not find_libtpu():
         raise InputError(
             "No TPU answers: TensorFlow reaches one through libtpu.so, which is not here; use the image for "
-            f"TPUs that BUILD.md describes, or set TPU_LIBRARY_PATH. Received: {name!r}."
+            f"TPUs that docs/how-to/vertex.md describes, or set TPU_LIBRARY_PATH. Received: {name!r}."
         )
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)

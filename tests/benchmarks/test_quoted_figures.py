@@ -1,0 +1,63 @@
+"""Figures that documents quote are those of the benchmarks' stored output, benchmarks/README.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+NUMBER = r"(\d+(?:\.\d+)?)"
+# Of a million tokens: time at concurrency 1, queries per second at 16.
+ONE = rf"concurrency 1: [^|]*\|[^|]*\| {NUMBER} ms"
+SIXTEEN = rf"concurrency 16 \|[^|]*\| \d+ ms, \d+ ms, {NUMBER} \|"
+# A document, what stands around a figure in it, and what stands around it in the stored output.
+QUOTED = [
+    ("README.md", rf"{NUMBER} times FAISS", rf"faiss_ratio_1t={NUMBER}"),
+    ("README.md", rf"{NUMBER} to 6 times xtr-warp-rs", rf"warp_ratio={NUMBER}"),
+    ("README.md", rf"{NUMBER} times fast-plaid and more", rf"plaid_ratio={NUMBER}"),
+    ("README.md", rf"{NUMBER} times Google's notebook", rf"notebook_ratio={NUMBER}"),
+    ("README.md", rf"{NUMBER} bytes per token", rf"overlap=[\d.]+ bytes_per_token={NUMBER}"),
+    ("README.md", rf"built in {NUMBER} GB", rf"peak_gb_5m={NUMBER}"),
+    ("README.md", rf"ScaNN's own builder takes {NUMBER}", rf"ScaNN's own \| \d+ s \| {NUMBER} GB"),
+    ("README.md", rf"\| {NUMBER} ms per query", ONE),
+    ("README.md", rf"{NUMBER} queries per second at", SIXTEEN),
+    ("README.md", rf"\| {NUMBER} to [\d.]+ times torch", rf"small_ratio={NUMBER}"),
+    ("README.md", rf"to {NUMBER} times torch", rf"tiny_ratio={NUMBER}"),
+    ("README.md", rf"{NUMBER} of 38 checks pass", rf"claims passed={NUMBER} of=38"),
+    ("docs/how-to/size.md", rf"`scann` \| {NUMBER} MB", rf"overlap=[\d.]+ bytes_per_token={NUMBER}"),
+    ("docs/how-to/size.md", rf"`scann` \| \d+ MB \| {NUMBER} MB", rf"per million tokens: {NUMBER} MB"),
+    ("docs/how-to/size.md", rf"with reordering \| \d+ MB \| {NUMBER} MB", rf"\(`scann`\), {NUMBER} MB"),
+    ("docs/how-to/size.md", rf"`core` \(int8\) \| \d+ MB \| {NUMBER} MB", rf"with reordering\), {NUMBER} MB"),
+    ("docs/how-to/size.md", rf"one thread \| {NUMBER} to", rf"k' 1,000, 8 leaves \| {NUMBER} ms"),
+    ("docs/how-to/size.md", rf"one thread \| [\d.]+ to {NUMBER} ms", rf"k' 1,000, 160 leaves \| {NUMBER} ms"),
+    (
+        "docs/how-to/size.md",
+        rf"two cores \| {NUMBER} ms",
+        ONE,
+    ),
+    (
+        "docs/how-to/size.md",
+        rf"\| {NUMBER} queries per second",
+        SIXTEEN,
+    ),
+    ("docs/how-to/size.md", rf"answer comes about {NUMBER} seconds", rf"start_s={NUMBER}"),
+    ("docs/explanation/index.md", rf"takes {NUMBER} bytes", rf"overlap=[\d.]+ bytes_per_token={NUMBER}"),
+    ("docs/explanation/index.md", rf"in memory: {NUMBER} GB", rf"ScaNN's own \| \d+ s \| {NUMBER} GB"),
+    ("docs/explanation/index.md", rf"to ScaNN: {NUMBER} GB", rf"peak_gb_5m={NUMBER}"),
+]
+
+
+@pytest.mark.parametrize(("document", "quoted", "stored"), QUOTED)
+def test_a_figure_is_the_stored_one_rounded(
+    document: str, quoted: str, stored: str, repository: Path
+) -> None:
+    said, measured = (
+        re.findall(pattern, " ".join((repository / name).read_text(encoding="utf-8").split()))
+        for name, pattern in ((document, quoted), ("benchmarks/README.md", stored))
+    )
+    assert len(set(said)) == 1
+    assert measured
+    unit = 10.0 ** -len(said[0].partition(".")[2])
+    # One that lies halfway may be rounded either way.
+    assert abs(float(said[0]) - float(measured[0])) <= unit * (0.5 + 1e-9)
