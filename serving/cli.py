@@ -63,7 +63,7 @@ def serve(
         _collection(help="Without a partition: refuse, or allow answers that say what is missing."),
     ] = "refuse",
     partition_timeout_ms: Annotated[
-        int, _collection(help="Deadline of requests that have none, or a later one.")
+        int, _collection(help="Longest time for a request, whatever its own deadline.")
     ] = 10_000,
     partition_tls_ca: Annotated[
         Path | None, _collection(help="Encrypt to partitions, trusting these authorities (PEM).")
@@ -76,11 +76,11 @@ def serve(
     ] = 1,
     require_marker: Annotated[
         bool,
-        _model("--require-marker", help="Pass over versions without _SUCCESS, which is written last."),
+        _model("--require-marker", help="Ignore versions without _SUCCESS, which is written last."),
     ] = False,
     poll_seconds: Annotated[float, _model(help="How often to look for new versions; 0 for never.")] = 1.0,
     workers: Annotated[int, _model(help="Model calls at the same time; 0 for one per core.")] = 0,
-    host: Annotated[str, _network(help="Address to bind; 0.0.0.0 to be reached by others.")] = "127.0.0.1",
+    host: Annotated[str, _network(help="Address to bind; 0.0.0.0 to accept other hosts.")] = "127.0.0.1",
     port: Annotated[int, _network(help="gRPC port; 0 for a free one.")] = 8500,
     rest_port: Annotated[int, _network(help="REST port; 0 for a free one, -1 for none.")] = 8501,
     playground: Annotated[bool, _network("--playground", help="Serve a page to try queries on.")] = False,
@@ -115,12 +115,12 @@ def serve(
     max_k_prime: Annotated[int, _limit(help="k' times the queries of one request.")] = 200_000,
     rest_timeout_ms: Annotated[int, _limit(help="Deadline of REST requests.")] = 30_000,
     drain_seconds: Annotated[
-        float, _limit(help="Time for requests in progress after SIGTERM, and when a version goes.")
+        float, _limit(help="Time that requests in progress get after SIGTERM, or when a version is unloaded.")
     ] = 30.0,
     onednn: Annotated[
         bool,
         typer.Option(
-            "--onednn", help="Faster large batches and bfloat16 encoders, for memory that grows with traffic."
+            "--onednn", help="Speed up large batches and bfloat16 encoders; memory then grows with traffic."
         ),
     ] = False,
     log_sampling: Annotated[float, typer.Option(help="Share of requests to log.")] = 0.01,
@@ -196,9 +196,9 @@ def _models(base: Path | None, name: str, file: Path | None, keep: int) -> tuple
     )
 
     if (base is None) == (file is None):
-        received = "neither" if base is None else "both"
         raise InputError(
-            f"Say what to serve, with either --model-base or --model-config-file. Received: {received}."
+            "Say what to serve, with either --model-base or --model-config-file. "
+            f"Received: --model-base {base}, --model-config-file {file}."
         )
     if file is not None:
         return tuple(read_model_configs(file))
@@ -227,7 +227,7 @@ def _collection_options(
 
     if file is None:
         if partitions:
-            raise InputError("--partition needs --collection. Received: only --partition.")
+            raise InputError(f"--partition needs --collection. Received: --partition {partitions[0]}.")
         return None
     if models is not None:
         raise InputError(f"Serve a collection or models, not both. Received: {file} and {models}.")
@@ -255,7 +255,7 @@ def _tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> 
     if certificate is not None and key is not None:
         return TlsFiles(certificate, key, client_ca)
     if certificate is not None or key is not None or client_ca is not None:
-        raise InputError("TLS needs both --tls-cert and --tls-key. Received: only some of them.")
+        raise InputError(f"TLS needs both --tls-cert and --tls-key. Received: {certificate} and {key}.")
     return None
 
 
@@ -283,10 +283,10 @@ def query(
     fusion: cli_options.AskedFusion = None,
     fields: cli_options.ShowFields = False,
     token_weights: cli_options.AskedTokenWeights = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Show which token found which.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show which tokens matched.")] = False,
     with_text: Annotated[bool, typer.Option("--text", help="Show the documents' texts, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per query.")] = False,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait.")] = 10.0,
+    timeout: Annotated[float, typer.Option(help="How many seconds to wait.")] = 10.0,
     tls: Annotated[bool, typer.Option("--tls", help="Encrypt, trusting the system's authorities.")] = False,
     tls_ca: Annotated[Path | None, typer.Option(help="Encrypt, trusting these authorities (PEM).")] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="The client's certificate (PEM).")] = None,
@@ -298,7 +298,9 @@ def query(
         from serving.client import Client, ClientError, SearchOptions
 
     if version is not None and label is not None:
-        raise InputError("Choose a version or a label, not both. Received: both.")
+        raise InputError(
+            f"Choose a version or a label, not both. Received: version {version}, label {label!r}."
+        )
     client = Client(
         server,
         model,

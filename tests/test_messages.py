@@ -43,6 +43,11 @@ def test_every_message_says_once_what_was_received(repository: Path) -> None:
     assert {file for file, _, text in found if text.count("Received:") != 1} == PASSED_ON
 
 
+def test_no_message_says_received_without_saying_what(repository: Path) -> None:
+    fillers = ("Received: none.", "Received: both.", "Received: neither.", "Received: others.")
+    assert [text for _, _, text in messages(repository) if text.strip("'").endswith(fillers)] == []
+
+
 @pytest.mark.parametrize("word", ["anew", "beside", "mend", "under way", "a token each"])
 def test_messages_are_plain_english(repository: Path, word: str) -> None:
     assert [f"{file}:{line}" for file, line, text in messages(repository) if f" {word} " in text] == []

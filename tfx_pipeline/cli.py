@@ -107,7 +107,7 @@ def init(
     training: Annotated[Path, typer.Option(help="Judged queries: JSONL or TSV, or a BEIR folder.")],
     eval_: Annotated[
         Path | None,
-        typer.Option("--eval", help="Judged queries to judge models by; a tenth of the others unless given."),
+        typer.Option("--eval", help="Judged queries to judge models by; by default a tenth of the others."),
     ] = None,
     encoder: Annotated[Path | None, typer.Option(help="Encoder that training starts from.")] = None,
     quiet: Quiet = False,
@@ -136,7 +136,7 @@ def reject(
     config: ConfigOption = None,
     overrides: Overrides = None,
 ) -> None:
-    """Take a version back: servers lose sight of it, and no run builds on it or pushes it again."""
+    """Take a version back: servers stop using it, and no run builds on it or pushes it again."""
     settings = load_settings(config, overrides or [])
     with needs_extra("The pipeline", "pipeline"), _nobody_runs(settings):
         from tfx_pipeline import withdrawal
@@ -239,7 +239,7 @@ def submit(
     config: ConfigOption = None,
     schedule: Annotated[
         str | None,
-        typer.Option(metavar="CRON", help='Run it again and again, such as "0 3 * * *" every night.'),
+        typer.Option(metavar="CRON", help='Run it on a schedule, such as "0 3 * * *" every night.'),
     ] = None,
     overrides: Overrides = None,
 ) -> None:
@@ -256,7 +256,7 @@ def schedule(
     config: ConfigOption = None,
     overrides: Overrides = None,
 ) -> None:
-    """Have Vertex AI run a compiled job again and again, when `vertex.schedule` says."""
+    """Have Vertex AI run a compiled job on the schedule of `vertex.schedule`."""
     settings = load_settings(config, overrides or [])
     require(bool(settings.vertex.schedule), "Set `vertex.schedule` to a time as cron writes it.", '""')
     from tfx_pipeline.runners.vertex import submit_job

@@ -71,7 +71,7 @@ def lineage(
     root: RootOption = None,
     overrides: Overrides = None,
 ) -> None:
-    """Tell what a model was made from, how good it is, and why it was (not) blessed."""
+    """Show what a model was made from, how good it is, and why it was (not) blessed."""
     from tfx_pipeline.config import absolute
     from tfx_pipeline.provenance import trace
 

@@ -176,7 +176,9 @@ def _infer(records: Iterable[bytes], kind: Literal["training", "corpus"]) -> tup
                     writer.write(record)
         statistics = tfdv.generate_statistics_from_tfrecord(file)
     if not statistics.datasets[0].num_examples:
-        raise InputError(f"The {kind} has no record that can be read; check its format. Received: none.")
+        raise InputError(
+            f"The {kind} has no record that can be read; check its format. Received: 0 readable records."
+        )
     schema = tfdv.infer_schema(statistics, infer_feature_shape=False, max_string_domain_size=1_000)
     required = {
         feature.name

@@ -79,7 +79,7 @@ def _matching(key: str, folder: str, pattern: str) -> list[Path]:
     found = matching_files(absolute(folder), pattern)
     if not found:
         raise InputError(
-            f"`{key}` fits no file in `{key.partition('.')[0]}.folder`, {folder}; check both. "
+            f"`{key}` matches no file in `{key.partition('.')[0]}.folder`, {folder}; check both. "
             f"Received: {pattern!r}."
         )
     return found
@@ -106,7 +106,7 @@ def read_schema(config: PipelineConfig, kind: Literal["training", "corpus"]) -> 
     try:
         return text_format.Parse(path.read_text(encoding="utf-8"), schema_pb2.Schema())
     except (text_format.ParseError, UnicodeDecodeError) as error:
-        raise InputError(f"`{key}`: {path} is no schema; fix it, or {_INIT}. Received: {error}.") from None
+        raise InputError(f"`{key}`: {path} is not a schema; fix it, or {_INIT}. Received: {error}.") from None
 
 
 def languages_of_schema(schema: Any) -> list[str]:

@@ -97,7 +97,7 @@ class ServerOptions:
                 f"`rest_timeout_seconds` must be positive. Received: {self.rest_timeout_seconds}."
             )
         if self.playground and self.rest_port is None:
-            raise InputError("The playground is served over REST; give a REST port. Received: none.")
+            raise InputError("The playground is served over REST; give a REST port. Received: -1.")
 
 
 class ModelServer:

@@ -108,7 +108,7 @@ def missing_file(source: Path) -> None:
         (malicious, "Received: a pickle that imports __builtin__.exec in"),
         (truncated, "missing, truncated or damaged"),
         (wrong_shape, "shared.weight has shape [96, 16] instead of [100, 16]"),
-        (missing_file, "holds no checkpoint"),
+        (missing_file, "has no checkpoint"),
     ],
 )
 def test_bad_checkpoints_end_in_one_sentence(

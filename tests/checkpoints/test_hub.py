@@ -126,7 +126,7 @@ def test_a_wrong_small_file_is_refused_too(server: HubServer, fetch: Fetch) -> N
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["google/absent"], "has no model of this id.*'google/absent'"),
+        (["google/absent"], "has no model with this id.*'google/absent'"),
         (["google/xtr", "revision=v9"], "no such revision.*'v9' of 'google/xtr'"),
     ],
 )

@@ -235,7 +235,7 @@ def test_sizes_that_cannot_be_seen_are_refused() -> None:
 def test_paths_that_hold_no_checkpoint(tmp_path: Path) -> None:
     for path, complaint in (
         (tmp_path / "absent", "no checkpoint at this path"),
-        (tmp_path, "holds no checkpoint"),
+        (tmp_path, "has no checkpoint"),
         (write(tmp_path, SMALL), "weight file must be"),
     ):
         with pytest.raises(InputError, match=complaint):

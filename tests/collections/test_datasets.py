@@ -189,16 +189,16 @@ def test_language_of_name(name: str, language: str) -> None:
 
 
 def test_wrong_folders_are_told(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="which is none"):
+    with pytest.raises(InputError, match="which is not one"):
         load_datasets([tmp_path / "nowhere"])
     with pytest.raises(InputError, match="A dataset folder has BEIR's files"):
         load_datasets([tmp_path])
     folder = write_beir(tmp_path / "one")
     with pytest.raises(InputError, match="more than once"):
         load_datasets([folder, folder])
-    with pytest.raises(InputError, match=r"choose one that it has \(test.tsv\)"):
+    with pytest.raises(InputError, match=r"choose a split that it has \(test.tsv\)"):
         load_datasets([folder], "dev")
-    with pytest.raises(InputError, match="no query that is judged"):
+    with pytest.raises(InputError, match="has no judged query"):
         load_datasets([write_beir(tmp_path / "two", judged="other\td1\t1\n")])
 
 

@@ -179,7 +179,7 @@ def test_loaded_encoder_tells_pieces_and_places(
 def test_impossible_indexes_are_refused(index: CorpusTokens) -> None:
     with pytest.raises(InputError, match="at least one token"):
         CorpusTokens(index.documents, index.vectors, np.zeros(41, int))
-    with pytest.raises(InputError, match="must be those of the vectors"):
+    with pytest.raises(InputError, match="must have the same number of tokens"):
         CorpusTokens(index.documents, index.vectors[:-1], index.offsets)
     with pytest.raises(InputError, match="too many for exact search in memory"):
         check_size(MAX_TOKENS + 1, "wiki")

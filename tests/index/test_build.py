@@ -188,7 +188,7 @@ def test_a_file_that_is_no_array_is_refused(tmp_path):
     index = build_index(make_source(), tmp_path / "index")
     path = tmp_path / "index" / "codes.npy"
     path.write_bytes(b"x" * path.stat().st_size)
-    with pytest.raises(InputError, match="no NumPy array"):
+    with pytest.raises(InputError, match="not a NumPy array"):
         index.array("codes")
     with pytest.raises(InputError, match="no array of this name"):
         index.array("vectors")

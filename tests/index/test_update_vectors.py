@@ -112,7 +112,7 @@ def everything(base: TokenVectors, added: TokenVectors) -> DocumentChanges:
 
 def test_vectors_of_another_encoder_are_refused(base: TokenVectors, tmp_path: Path) -> None:
     other = TokenVectors.write(tmp_path / "other", [shard({"x": "1"}, 6)], "another encoder")
-    with pytest.raises(InputError, match="only under the encoder of the others"):
+    with pytest.raises(InputError, match="only with the encoder of the others"):
         update_vectors(base, other, everything(base, other), tmp_path / "new")
     bfloat16 = TokenVectors.write(tmp_path / "bfloat16", [shard({"x": "1"}, 6)], "f", dtype="bfloat16")
     with pytest.raises(InputError, match="split, pruned and stored"):

@@ -92,5 +92,5 @@ def test_what_is_no_collection_is_refused(tmp_path, content):
     with pytest.raises(InputError, match="There is no collection"):
         read_collection(path)
     path.write_text(content)
-    with pytest.raises(InputError, match="no collection that this version"):
+    with pytest.raises(InputError, match="not a collection that this version"):
         read_collection(path)

@@ -278,7 +278,7 @@ def test_options_are_read_from_tensorflow_servings_format(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("nonsense: 1", "not BatchingParameters in text format"),
+        ("nonsense: 1", "not a BatchingParameters in text format"),
         ("max_batch_size { value: 0 }", "`max_batch_size` must be at least 1"),
         ("batch_timeout_micros { value: -1 }", "`batch_timeout_micros` must be at least 0"),
         ("allowed_batch_sizes: 4", "neither pads inputs nor rounds batch sizes"),

@@ -50,7 +50,7 @@ def test_a_full_configuration(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("nonsense", "not ModelServerConfig in text format"),
+        ("nonsense", "not a ModelServerConfig in text format"),
         ("", "Only ModelConfigList is currently supported"),
         ('model_config_list { config { base_path: "/a" model_platform: "tensorflow" } }', "has no name"),
         ('model_config_list { config { name: "a" base_path: "/a" } }', "Illegal setting neither"),

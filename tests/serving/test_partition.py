@@ -177,7 +177,7 @@ def test_addresses():
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ([], "Received: none"),
+        ([], "Received: no --partition"),
         (["0"], "Received: '0'"),
         (["x=a:1"], "Received: 'x=a:1'"),
         (["0=a"], "Received: '0=a'"),

@@ -236,7 +236,7 @@ def test_plain_text_is_turned_away(mutual, connect):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "either --model-base or --model-config-file. Received: neither."),
+        ([], "either --model-base or --model-config-file. Received: --model-base None"),
         (["--model-base", "nowhere"], "--model-base must be a directory that exists"),
         (["--model-base", "gs://bucket/atlas"], "mount the bucket, or copy versions from it"),
         (["--model-base", "{toy}", "--tls-cert", "{keys}/server.crt"], "TLS needs both"),
@@ -248,7 +248,7 @@ def test_plain_text_is_turned_away(mutual, connect):
         (["--model-base", "{toy}", "--port", "99999"], "`port` must be between 0 and 65535"),
         (["--model-base", "{toy}", "--max-batch-size", "0"], "`max_batch_size` must be at least 1"),
         (["--model-base", "{toy}", "--host", "203.0.113.1"], "port cannot be opened"),
-        (["--model-config-file", "{keys}/server.crt"], "not ModelServerConfig in text format"),
+        (["--model-config-file", "{keys}/server.crt"], "not a ModelServerConfig in text format"),
     ],
 )
 def test_bad_options_end_with_one_sentence(toy_models, keys, arguments, message):

@@ -102,7 +102,7 @@ def test_unknown_languages_are_named_before_anything_runs(started: Path) -> None
 def test_a_schema_that_is_none(started: Path, tmp_path: Path) -> None:
     (tmp_path / "schema.pbtxt").write_text("feature { nome: 'id' }")
     config = load_pipeline_config(started / "pipeline.yaml", [f"corpus.schema={tmp_path}"])
-    with pytest.raises(InputError, match=r"`corpus.schema`: .*schema.pbtxt is no schema; fix it"):
+    with pytest.raises(InputError, match=r"`corpus.schema`: .*schema.pbtxt is not a schema; fix it"):
         check(config)
 
 

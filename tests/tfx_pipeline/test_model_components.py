@@ -161,7 +161,7 @@ def test_vectors_of_another_encoder_are_no_model(stage: Stage, tiny_corpus) -> N
     other = Encoder(tiny_corpus.encoder.config, seed=7)
     stage.model = new_artifact(standard_artifacts.Model, stage.folder / "other")
     save_encoder(stage.folder / "other" / "Format-Serving", other, tiny_corpus.tokenizer)
-    with pytest.raises(InputError, match="must come from this very encoder"):
+    with pytest.raises(InputError, match="must come from this encoder"):
         stage.export(vectors, index)
 
 

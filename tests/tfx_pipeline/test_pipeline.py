@@ -134,9 +134,9 @@ def test_a_refresh_without_a_blessed_model_is_refused(config: PipelineConfig, tm
         ("training_drft=0.2", "did you mean `gate.training_drift`?"),
         (
             "corpus.files=none.jsonl",
-            "`corpus.files` fits no file in `corpus.folder`, examples/atlas; check both",
+            "`corpus.files` matches no file in `corpus.folder`, examples/atlas; check both",
         ),
-        ("training_data.eval=none.tsv", "`training_data.eval` fits no file in `training_data.folder`"),
+        ("training_data.eval=none.tsv", "`training_data.eval` matches no file in `training_data.folder`"),
         ("corpus.schema=examples", "`corpus.schema` is the folder of a file schema.pbtxt"),
         ("corpus.folder=nowhere", "`corpus.folder` must be a folder that exists"),
         ("run.tokenizer.model=none.model", "make one with `xtr-tf tokenizer train`"),

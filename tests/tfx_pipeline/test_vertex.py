@@ -286,7 +286,7 @@ def test_submitting_without_an_account(
     from tfx_pipeline.runners.vertex import submit_job
 
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
-    with pytest.raises(InputError, match="Google Cloud does not know who is asking"):
+    with pytest.raises(InputError, match="no credentials for Google Cloud"):
         submit_job(job_file, config)
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(InputError, match="A job is the JSON file that `xtr-tf pipeline compile` wrote"):
@@ -316,6 +316,6 @@ def test_a_schedule_is_part_of_the_configuration(job_file: Path, repository: Pat
     example = repository / "examples" / "configs" / "vertex_pipeline.yaml"
     nobody = {"GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "none.json")}
     asked = call_command("pipeline", "schedule", job_file, "--config", example, **nobody)
-    assert "does not know who is asking" in asked.stderr
+    assert "no credentials for Google Cloud" in asked.stderr
     never = call_command("pipeline", "schedule", job_file, "--config", example, "--set", "vertex.schedule=''")
     assert "Set `vertex.schedule`" in never.stderr

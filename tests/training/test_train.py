@@ -58,7 +58,7 @@ def test_too_few_examples_are_refused(tiny_run, tmp_path):
     with pytest.raises(InputError, match="Received: 1 usable examples, batch_size 8"):
         train(dataclasses.replace(run, data=data))
     single = dataclasses.replace(run.training, batch_size=1, output=str(tmp_path / "single"))
-    with pytest.raises(InputError, match="without hard negatives has nothing to tell"):
+    with pytest.raises(InputError, match="without hard negatives has no other document"):
         train(dataclasses.replace(run, data=data, training=single))
 
 
@@ -373,7 +373,7 @@ def test_a_run_of_an_earlier_version_continues(base_run, tmp_path):
     [
         ({"gradient_cache_chunk": 3}, "gradient_cache_chunk"),
         ({"distribution": "multi_worker"}, "TF_CONFIG"),
-        ({"distribution": "tpu"}, "No TPU answers"),
+        ({"distribution": "tpu"}, "No TPU was found"),
         ({"initial_encoder": "absent"}, "absent"),
     ],
 )

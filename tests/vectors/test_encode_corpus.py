@@ -198,9 +198,9 @@ def test_vectors_of_another_encoder_or_other_settings_are_not_reused(
 
     encoder, tokenizer = load_encoder(model)
     save_encoder(tmp_path / "other", Encoder(encoder.config, seed=2), tokenizer)
-    with pytest.raises(InputError, match="under the encoder that made them"):
+    with pytest.raises(InputError, match="with the encoder that made them"):
         encode_corpus(atlas, tmp_path / "other", tmp_path / "out", reuse=encoded[0])
-    with pytest.raises(InputError, match=r"under the settings that made them.*max_tokens"):
+    with pytest.raises(InputError, match=r"with the settings that made them.*max_tokens"):
         encode_corpus(atlas, model, tmp_path / "out", EncodingConfig(max_tokens=9), reuse=encoded[0])
     assert not (tmp_path / "out").exists()
 
@@ -264,7 +264,7 @@ def test_a_partial_job_of_another_corpus_is_kept(atlas: Path, model: Path, tmp_p
     with pytest.raises(KeyboardInterrupt):
         encode_corpus(tmp_path / "first.jsonl", model, out, shard_characters=2000, runner=stop_after_one)
     with pytest.raises(
-        InputError, match=r"another corpus, encoder or settings that was not encoded to its end"
+        InputError, match=r"another corpus, encoder or settings that was not encoded completely"
     ):
         encode_corpus(tmp_path / "other.jsonl", model, out, shard_characters=2000)
     report = encode_corpus(tmp_path / "first.jsonl", model, out, shard_characters=2000)

@@ -127,5 +127,5 @@ def test_what_cannot_be_staged_is_refused(corpus: Path, model: Path, bucket: Pat
         encode_corpus(
             corpus, model, tmp_path / "x", reuse=tmp_path / "here", runner=staged, shard_characters=9
         )
-    with pytest.raises(InputError, match="no file system of this kind"):
+    with pytest.raises(InputError, match="no file system for this address"):
         encode_corpus(corpus, model, tmp_path / "y", runner=StagedRunner(run_locally, "nowhere://bucket"))

@@ -97,7 +97,7 @@ def _served(directory: Path, seconds: float) -> Iterator[str]:
             if not found:
                 log.seek(0)
                 raise InputError(
-                    f"The server did not start within {seconds:.0f} s; its last words: "
+                    f"The server did not start within {seconds:.0f} s; its last output: "
                     f"{log.read().strip()[-300:]!r}. Received: {directory}."
                 )
             yield found[1]

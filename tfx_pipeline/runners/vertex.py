@@ -161,7 +161,7 @@ def _retry(job: dict[str, Any], count: int) -> None:
 def _check(config: PipelineConfig) -> None:
     for name in ("project", "region", "image"):
         if not getattr(config.vertex, name):
-            raise InputError(f"Vertex AI needs `vertex.{name}`; set it in the configuration. Received: none.")
+            raise InputError(f"Vertex AI needs `vertex.{name}`; set it in the configuration. Received: ''.")
     places = {
         "root": config.root,
         "push_directory": config.serving_folder,
@@ -199,7 +199,7 @@ def submit_job(job: Path, config: PipelineConfig, schedule: str | None = None) -
     vertex = config.vertex
     for name in ("project", "region"):
         if not getattr(vertex, name):
-            raise InputError(f"Vertex AI needs `vertex.{name}`; set it in the configuration. Received: none.")
+            raise InputError(f"Vertex AI needs `vertex.{name}`; set it in the configuration. Received: ''.")
     try:
         from google.api_core.exceptions import GoogleAPICallError
         from google.auth.exceptions import GoogleAuthError
@@ -223,8 +223,8 @@ def submit_job(job: Path, config: PipelineConfig, schedule: str | None = None) -
         return f"scheduled as {planned.resource_name}"
     except GoogleAuthError as error:
         raise InputError(
-            "Google Cloud does not know who is asking; run `gcloud auth application-default login` or name a "
-            f"service account. Received: {_first_line(error)}."
+            "There are no credentials for Google Cloud; run `gcloud auth application-default login` or name "
+            f"a service account. Received: {_first_line(error)}."
         ) from None
     except GoogleAPICallError as error:
         raise InputError(f"Vertex AI refused the job. Received: {_first_line(error)}.") from None
@@ -240,7 +240,7 @@ def _check_job(job: Path) -> None:
         ) from None
     if not isinstance(content, dict) or "pipelineSpec" not in content:
         raise InputError(
-            f"A job is the JSON file that `xtr-tf pipeline compile` wrote. Received: {job}, which is none."
+            f"A job is the JSON file that `xtr-tf pipeline compile` wrote. Received: {job}, which is not one."
         )
 
 

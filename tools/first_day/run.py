@@ -103,7 +103,7 @@ def _() -> None:
     has(run(*words, "schema=x", code=1), "did you mean `training_data.schema` or `corpus.schema`?")
     said = run(*words, 'corpus.schema=""', code=1)
     has(said, "languages that the schema does not list", "it (25%)", "xtr-tf pipeline init")
-    has(run(*words, "corpus.files=none.jsonl", code=1), "`corpus.files` fits no file in `corpus.folder`")
+    has(run(*words, "corpus.files=none.jsonl", code=1), "`corpus.files` matches no file in `corpus.folder`")
     assert time.monotonic() - started < 60
 
 

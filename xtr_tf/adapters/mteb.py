@@ -68,7 +68,9 @@ class XTRModel:
             By query, then document, its score.
         """
         if self._index is None:
-            raise InputError("There is nothing to search yet; call `index` first. Received: no corpus.")
+            raise InputError(
+                "There is nothing to search yet; call `index` first. Received: a search before `index`."
+            )
         texts = {str(row["id"]): _text(row) for row in queries}
         if top_ranked is not None:
             return {query: self._rerank(text, top_ranked[query], top_k) for query, text in texts.items()}

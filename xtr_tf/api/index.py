@@ -153,8 +153,8 @@ class Index:
 
     def _refuse_change(self) -> NoReturn:
         raise InputError(
-            "An exported index cannot change; index the documents again with `Model.index`, or refresh it by "
-            f"`xtr-tf index update`. Received: {self!r}."
+            "An exported index cannot change; index the documents again with `Model.index`, or refresh it "
+            f"with `xtr-tf index update`. Received: {self!r}."
         )
 
 

@@ -144,7 +144,7 @@ def _records(pairs: Iterable[Pair]) -> list[dict[str, Any]]:
             }
         )
     if not records:
-        raise InputError("Training needs at least one pair of a query and a document. Received: none.")
+        raise InputError("Training needs at least one pair of a query and a document. Received: 0 pairs.")
     return records
 
 

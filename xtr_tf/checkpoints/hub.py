@@ -135,7 +135,7 @@ def _check(repo_id: str, sibling: Any, file: Path) -> None:
         file.resolve().unlink(missing_ok=True)
         file.unlink(missing_ok=True)
         raise InputError(
-            "A downloaded file does not have the checksum that the Hub tells, and was removed; try again. "
+            "A downloaded file does not have the checksum that the Hub lists, and was removed; try again. "
             f"Received: {sibling.rfilename!r} of {repo_id!r}."
         )
 
@@ -183,7 +183,7 @@ def _told_in_one_sentence(repo_id: str, revision: str | None) -> Iterator[None]:
         raise
     except errors.GatedRepoError:
         raise InputError(
-            "This repository wants its conditions accepted; do that on its page, then log in with "
+            "This repository asks you to accept its conditions; do so on its page, then log in with "
             f"`hf auth login`. Received: {repo_id!r}."
         ) from None
     except errors.RevisionNotFoundError:
@@ -193,7 +193,7 @@ def _told_in_one_sentence(repo_id: str, revision: str | None) -> Iterator[None]:
         ) from None
     except (errors.RepositoryNotFoundError, errors.HFValidationError):
         raise InputError(
-            "The Hugging Face Hub has no model of this id, or only for those who log in (`hf auth login`); "
+            "The Hugging Face Hub has no model with this id, or only for users who log in (`hf auth login`); "
             f"check its spelling. Received: {repo_id!r}."
         ) from None
     except Exception as error:

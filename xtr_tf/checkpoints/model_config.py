@@ -60,7 +60,7 @@ def read_hugging_face_config(file: Path) -> EncoderConfig:
     missing = [name for name in _SIZES if not isinstance(config.get(name), int)]
     if missing:
         raise InputError(
-            f"The model's description must give these as whole numbers. Received: {missing!r} missing or not "
+            f"The model's description must give these as integers. Received: {missing!r} missing or not "
             f"whole in {str(file)!r}."
         )
     settings: dict[str, Any] = {ours: config[theirs] for theirs, ours in _SIZES.items()}
@@ -102,7 +102,7 @@ def infer_config(shapes: Mapping[str, tuple[int, ...]], gin_file: Path | None) -
         feed_forward_dim, _ = shapes["encoder/layers_0/mlp/wo/kernel"]
     except (KeyError, ValueError) as error:
         raise InputError(
-            "The encoder's sizes cannot be seen in the checkpoint; name a preset that has them. "
+            "The encoder's sizes are not in the checkpoint; name a preset that has them. "
             f"Received: no usable {error}."
         ) from error
     if heads_dim % num_heads:

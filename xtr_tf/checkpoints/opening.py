@@ -67,7 +67,7 @@ def open_checkpoint(path: str | Path) -> Checkpoint:
     if path.is_file():
         return _open_hugging_face(path)
     if not path.is_dir():
-        raise InputError(f"There is no checkpoint at this path; check it. Received: {str(path)!r}.")
+        raise InputError(f"There is no checkpoint at this path; check the path. Received: {str(path)!r}.")
     for name in WEIGHT_FILES:
         if (path / name).is_file():
             return _open_hugging_face(path / name)
@@ -105,7 +105,7 @@ def _read_file(file: Path) -> dict[str, LazyTensor]:
     if file.suffix == ".bin":
         return read_torch(file)
     raise InputError(
-        f"A weight file must be named as one of {', '.join(WEIGHT_FILES)}, or end alike. "
+        f"A weight file must be named as one of {', '.join(WEIGHT_FILES)}, or have such a suffix. "
         f"Received: {str(file)!r}."
     )
 
@@ -124,7 +124,7 @@ def _open_mesh_tensorflow(prefix: Path) -> Checkpoint:
 def _open_t5x(folder: Path) -> Checkpoint:
     if not (folder / "checkpoint").is_file() and not any(folder.glob("target.*/.zarray")):
         raise InputError(
-            f"The folder holds no checkpoint: none of {', '.join(WEIGHT_FILES)}, no `*.index` of "
+            f"The folder has no checkpoint: none of {', '.join(WEIGHT_FILES)}, no `*.index` of "
             f"TensorFlow, no `target.*` of T5X. Received: {str(folder)!r}."
         )
     nearby = [_first(place, _GIN_FILES) for place in (folder, folder.parent)]

@@ -58,7 +58,7 @@ class ImportPlan:
             listed = "; ".join(f"{name} {problem}" for name, problem in self.problems.items())
             if set(self.problems) == {PROJECTION}:
                 raise InputError(
-                    f"The checkpoint has no projection, as plain T5 and mT5 have none ({listed}); draw one "
+                    f"The checkpoint has no projection, as plain T5 and mT5 do not ({listed}); draw one "
                     f"with `--init-projection SEED`, and train it. Received: {str(path)!r}."
                 )
             raise InputError(

@@ -120,9 +120,7 @@ def _require_tensors(state: Any) -> dict[str, StoredTensor]:
     else:
         others = sorted(name for name, value in state.items() if not isinstance(value, StoredTensor))
     if others:
-        raise InputError(
-            f"A PyTorch file must hold nothing but one dictionary of tensors. Received: {others!r}."
-        )
+        raise InputError(f"A PyTorch file must hold a single dictionary of tensors. Received: {others!r}.")
     return state
 
 

@@ -198,8 +198,7 @@ def _require(value: Any, kind: type) -> Any:
 
 def _refusal(what: str) -> InputError:
     return InputError(
-        "A PyTorch file may hold tensors in dictionaries and nothing else, so it was not loaded. "
-        f"Received: {what}."
+        f"A PyTorch file may hold only dictionaries of tensors, so it was not loaded. Received: {what}."
     )
 
 

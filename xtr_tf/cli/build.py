@@ -22,7 +22,7 @@ def build(
     model: Annotated[
         str | None,
         typer.Option(
-            help="An encoder's directory, or an id on the Hugging Face Hub; xtr-tf's own unless given."
+            help="An encoder's directory, or an id on the Hugging Face Hub; by default the shipped one."
         ),
     ] = None,
     work: Annotated[

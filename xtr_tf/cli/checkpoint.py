@@ -31,7 +31,7 @@ Source = Annotated[
     ),
 ]
 Revision = Annotated[
-    str | None, typer.Option(help="Branch, tag or commit on the Hub; its main branch unless given.")
+    str | None, typer.Option(help="Branch, tag or commit on the Hub; by default its main branch.")
 ]
 Preset = Annotated[
     str | None,
@@ -153,7 +153,7 @@ def compact(
     out: Annotated[Path, typer.Option("--out", help="Encoder directory to make.")],
     overwrite: Overwrite = False,
 ) -> None:
-    """Write an encoder directory anew with its weights as float16, half the size on disk."""
+    """Copy an encoder directory with its weights as float16, half the size on disk."""
     from xtr_tf.model.folder import load_encoder, read_background, save_encoder
 
     encoder, tokenizer = load_encoder(directory)

@@ -205,7 +205,7 @@ def doctor(
         Depth, typer.Option(help="`full` also imports Python TensorFlow, tries its ops and lists devices.")
     ] = Depth.fast,
 ) -> None:
-    """Check versions, op libraries, devices, memory and disk; exit 1 with the remedies if any is wrong."""
+    """Check versions, op libraries, devices, memory and disk, and say how to fix what is wrong."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table

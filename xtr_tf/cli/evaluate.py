@@ -23,21 +23,19 @@ def evaluate(
         Path | None, typer.Option(help="Another model, or an earlier report's folder, to compare with.")
     ] = None,
     split: Annotated[
-        str | None, typer.Option(help="Which judgements; each layout's test split unless given.")
+        str | None, typer.Option(help="Which judgements to use; by default the layout's test split.")
     ] = None,
     k_prime: Annotated[int, typer.Option(help="Tokens that each query token retrieves.")] = 1_000,
     token_weights: Annotated[
-        str, typer.Option(help="What query tokens count for: none or idf; an exported model's own if empty.")
+        str, typer.Option(help="Weights of query tokens: none or idf; an exported model's own if empty.")
     ] = "",
     depth: Annotated[
-        int, typer.Option(help="Documents ranked of each query; 0: 100, or 1,000 in a large corpus.")
+        int, typer.Option(help="Documents ranked per query; 0: 100, or 1,000 in a large corpus.")
     ] = 0,
     max_queries: Annotated[int, typer.Option(help="Queries of each dataset, sampled; 0: all.")] = 0,
     bm25: Annotated[bool, typer.Option(help="Run the BM25 baselines.")] = True,
-    fusion: Annotated[bool, typer.Option("--fusion", help="Measure XTR and BM25 in one score, too.")] = False,
-    alpha: Annotated[
-        float, typer.Option(help="What BM25 counts for in it; an exported model's own first.")
-    ] = 0.5,
+    fusion: Annotated[bool, typer.Option("--fusion", help="Also measure XTR and BM25 combined.")] = False,
+    alpha: Annotated[float, typer.Option(help="Weight of BM25 in it; an exported model's own first.")] = 0.5,
     analysis_queries: Annotated[
         int, typer.Option(help="Queries of each dataset whose tokens are analysed; 0: none.")
     ] = 100,
@@ -45,7 +43,7 @@ def evaluate(
         int, typer.Option(help="For an exported model: queries also searched exactly; 0: none.")
     ] = 100,
     examples: Annotated[int, typer.Option(help="Worked examples of each dataset.")] = 1,
-    seed: Annotated[int, typer.Option(help="Of samples and resampling.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of samples and resampling.")] = 0,
     quiet: Quiet = False,
 ) -> None:
     """Measure a model on datasets and write a report (HTML, Markdown, JSON), runs and values of queries."""

@@ -35,7 +35,7 @@ def export(
     store_text: options.StoreText = "full",
     keep_spans: options.KeepSpans = True,
     partitions: Annotated[
-        int | None, typer.Option(min=1, help="Split documents among so many models, for as many servers.")
+        int | None, typer.Option(min=1, help="Number of models to split the documents into, one per server.")
     ] = None,
     processes: Annotated[int, typer.Option(min=1, help="Partitions to export at the same time.")] = 1,
     quiet: Quiet = False,

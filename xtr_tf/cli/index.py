@@ -107,7 +107,7 @@ def update(
     model: Annotated[Path | None, typer.Option(help="The encoder, if a corpus is added.")] = None,
     language: Annotated[
         str | None,
-        typer.Option(help="Of added documents that do not name one; what `encode` was given unless named."),
+        typer.Option(help="Language of added documents that name none; by default what `encode` was given."),
     ] = None,
     runner: RunnerName = LOCAL,
     quiet: Quiet = False,

@@ -21,18 +21,18 @@ Staging = Annotated[
     str, typer.Option(help="Folder such as gs://bucket/path, where workers do not see this machine's files.")
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse a corpus with records that are no documents.")]
-Language = Annotated[str, typer.Option(help="Of documents that do not name one.")]
+Language = Annotated[str, typer.Option(help="Language of documents that name none.")]
 Reuse = Annotated[Path | None, typer.Option(help="Earlier output: vectors of unchanged texts are copied.")]
 PassageLength = Annotated[int, typer.Option(help="Tokens of a passage; 0: the model's own.")]
 Overlap = Annotated[
-    int | None, typer.Option(help="Tokens shared by neighbouring passages; an eighth unless given.")
+    int | None, typer.Option(help="Tokens shared by neighbouring passages; by default an eighth.")
 ]
 VectorsDtype = Annotated[str, typer.Option(help="What vectors are stored as: float16 or bfloat16.")]
 KeepText = Annotated[bool, typer.Option(help="Keep texts with the vectors, for exports and BM25.")]
 BatchTokens = Annotated[int, typer.Option(help="Tokens encoded at once, padding included.")]
 ShardCharacters = Annotated[int, typer.Option(help="Text of a shard, the unit of work.")]
 SkipPunctuation = Annotated[
-    bool, typer.Option("--skip-punctuation", help="Leave out pieces of nothing but punctuation.")
+    bool, typer.Option("--skip-punctuation", help="Leave out pieces that are only punctuation.")
 ]
 SkipPieces = Annotated[
     Path | None, typer.Option(help="File of pieces to leave out, one per line, such as `▁the`.")
@@ -40,7 +40,7 @@ SkipPieces = Annotated[
 MinNorm = Annotated[
     float, typer.Option(help="Leave out tokens whose vector is shorter before it is normalised.")
 ]
-MaxTokens = Annotated[int, typer.Option(help="Keep the first so many tokens of a document; 0: all.")]
+MaxTokens = Annotated[int, typer.Option(help="Keep only the first N tokens of a document; 0: all.")]
 Field = Annotated[
     list[str] | None,
     typer.Option(help="A field to keep, name:type (keyword, keywords, int, float, bool); may be repeated."),
@@ -63,7 +63,7 @@ SampleSize = Annotated[int, typer.Option(help="Tokens that leaves are trained on
 KmeansIterations = Annotated[
     int, typer.Option("--kmeans-iterations", "--training-rounds", help="k-means iterations.")
 ]
-Seed = Annotated[int, typer.Option(help="Of the sample and of k-means.")]
+Seed = Annotated[int, typer.Option(help="Random seed of the sample and of k-means.")]
 DimsPerBlock = Annotated[int, typer.Option(help="Dimensions of a 4-bit code (scann).")]
 AnisotropicThreshold = Annotated[float, typer.Option(help="Similarity from which precision matters (scann).")]
 Reordering = Annotated[bool, typer.Option(help="Score hits again by int8 vectors (scann).")]
@@ -77,30 +77,28 @@ Lexical = Annotated[
 ]
 
 # Exporting: what requests that do not say are answered with.
-Version = Annotated[int | None, typer.Option(min=1, help="Its number; the next one unless given.")]
+Version = Annotated[int | None, typer.Option(min=1, help="Number of the version; by default the next one.")]
 KPrime = Annotated[int, typer.Option(help="Default number of tokens a query token retrieves.")]
 TopK = Annotated[int, typer.Option(help="Default number of documents returned.")]
 Leaves = Annotated[int, typer.Option(help="Default number of leaves to search; 0 for the rule.")]
 Imputation = Annotated[str, typer.Option(help="Default imputation.")]
-Constant = Annotated[float, typer.Option(help="What is imputed by default under the imputation `constant`.")]
+Constant = Annotated[float, typer.Option(help="Default value of the imputation `constant`.")]
 MinScore = Annotated[
     float, typer.Option(help="Documents that score less are not returned by default.", show_default=False)
 ]
-TokenWeights = Annotated[
-    str, typer.Option(help="What query tokens count for by default: none (all the same) or idf.")
-]
+TokenWeights = Annotated[str, typer.Option(help="Default weights of query tokens: none (all equal) or idf.")]
 Alpha = Annotated[
-    float, typer.Option(help="What BM25 counts for by default, from 0 (XTR) to 1; needs --lexical.")
+    float, typer.Option(help="Default weight of BM25, from 0 (XTR only) to 1; needs --lexical.")
 ]
-Fusion = Annotated[str, typer.Option(help="How both scores are made one by default: weighted or rrf.")]
+Fusion = Annotated[str, typer.Option(help="Default way to combine both scores: weighted or rrf.")]
 Rescore = Annotated[
     int, typer.Option(help="Candidates ranked again by exact f_ColBERT by default; 0 for none.")
 ]
 StoreText = Annotated[
-    str, typer.Option(help="Texts carried, to show with results: none, snippet (their beginnings) or full.")
+    str, typer.Option(help="Texts to keep in the model: none, snippet (their beginnings) or full.")
 ]
 KeepSpans = Annotated[
-    bool, typer.Option(help="Carry pieces and places of tokens, 12 bytes each, for explanations.")
+    bool, typer.Option(help="Keep pieces and positions of tokens, 12 bytes each, for explanations.")
 ]
 
 # Asking, a model or a server: what is not given is the model's default.
@@ -112,12 +110,10 @@ AskedFilter = Annotated[
     str | None, typer.Option("--filter", help="Conditions on fields, such as 'year>=2020;source=wiki|faq'.")
 ]
 AskedMinScore = Annotated[float | None, typer.Option(help="Leave out documents that score less.")]
-AskedAlpha = Annotated[float | None, typer.Option(help="What BM25 counts for, from 0 (XTR) to 1 (BM25).")]
-AskedFusion = Annotated[
-    str | None, typer.Option(help="How XTR and BM25 are made one score: weighted or rrf.")
-]
+AskedAlpha = Annotated[float | None, typer.Option(help="Weight of BM25, from 0 (XTR only) to 1 (BM25 only).")]
+AskedFusion = Annotated[str | None, typer.Option(help="How to combine XTR and BM25: weighted or rrf.")]
 AskedTokenWeights = Annotated[
-    str | None, typer.Option(help="What query tokens count for: none (all the same) or idf.")
+    str | None, typer.Option(help="Weights of query tokens: none (all equal) or idf.")
 ]
 ShowFields = Annotated[bool, typer.Option("--fields", help="Show the fields of documents.")]
 

@@ -30,9 +30,7 @@ def search(
     imputation: Annotated[
         str | None, typer.Option(help="top_k_prime, zero, constant or none.", show_default=False)
     ] = None,
-    constant: Annotated[
-        float | None, typer.Option(help="What is imputed under the imputation `constant`.")
-    ] = None,
+    constant: Annotated[float | None, typer.Option(help="Value of the imputation `constant`.")] = None,
     languages: Annotated[
         list[str] | None, typer.Option("--language", help="Only documents in this language; repeatable.")
     ] = None,

@@ -48,13 +48,13 @@ def trim(
     vocabulary: Annotated[
         Path, typer.Argument(help="A `.model` file, such as mT5's `spiece.model`.", show_default=False)
     ],
-    pieces: Annotated[int, typer.Option(help="Pieces to keep, the likeliest ones.")],
+    pieces: Annotated[int, typer.Option(help="How many pieces to keep, the most likely ones.")],
     out: Annotated[Path, typer.Option(help="The `.model` file to write.")],
     lowercase: Annotated[
         bool, typer.Option(help="Drop pieces with capitals: the tokenizer lower-cases by default.")
     ] = True,
 ) -> None:
-    """Cut a vocabulary down to its likeliest pieces.
+    """Cut a vocabulary down to its most likely pieces.
 
     For a small model from scratch in every language that the vocabulary covers. Single characters,
     bytes and special pieces stay. To cut a pretrained model's vocabulary and embeddings down to a corpus,

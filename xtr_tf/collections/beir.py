@@ -94,6 +94,6 @@ def _judgements_file(folder: Path, split: str | None) -> Path:
             return found
     there = ", ".join(sorted(path.name for path in (folder / "qrels").glob("*"))) or "none"
     raise InputError(
-        f"The folder lacks qrels/{split or preferred[0]}.tsv; of splits, choose one that it has ({there}). "
+        f"The folder lacks qrels/{split or preferred[0]}.tsv; choose a split that it has ({there}). "
         f"Received: {str(folder)!r}."
     )

@@ -48,7 +48,7 @@ def open_documents(
         return CorpusReader(documents, language, fields=fields)
     if isinstance(documents, Mapping | Document | bytes):
         raise InputError(
-            f"Documents are given in a list, also a single one. Received: {type(documents).__name__}."
+            f"Give documents in a list, even a single one. Received: {type(documents).__name__}."
         )
     return GivenDocuments(_rows(documents), language, new_id, fields)
 
@@ -103,7 +103,7 @@ class GivenDocuments:
             seen.add(document.id)
             yield document
         if not position:
-            raise InputError("There must be at least one document. Received: none.")
+            raise InputError("There must be at least one document. Received: 0 documents.")
 
     def _document(self, value: Any, position: int, seen: set[str]) -> Document:
         if isinstance(value, Document):
@@ -166,6 +166,6 @@ def _guarded(values: Iterable[Any]) -> Iterator[Any]:
         raise
     except Exception as error:
         raise InputError(
-            f"The documents ended with an error after {count:,}, and nothing was changed; fix what gives "
+            f"The documents ended with an error after {count:,}, and nothing was changed; fix what yields "
             f"them. Received: {type(error).__name__}: {error}."
         ) from error

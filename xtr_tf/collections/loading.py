@@ -37,7 +37,7 @@ def load_datasets(paths: Iterable[str | Path], split: str | None = None) -> list
     for dataset in datasets:
         if not dataset.queries:
             raise InputError(
-                "A dataset has no query that is judged; choose another split. "
+                "A dataset has no judged query; choose another split. "
                 f"Received: {dataset.name!r} with split {split or 'test'!r}."
             )
         if names.count(dataset.name) > 1:
@@ -47,7 +47,7 @@ def load_datasets(paths: Iterable[str | Path], split: str | None = None) -> list
 
 def _load_folder(folder: Path, split: str | None) -> list[Dataset]:
     if not folder.is_dir():
-        raise InputError(f"A dataset is a folder. Received: {str(folder)!r}, which is none.")
+        raise InputError(f"A dataset is a folder. Received: {str(folder)!r}, which is not one.")
     found = _load_dataset(folder, split, collection="")
     if found:
         return found

@@ -46,7 +46,7 @@ class EncodingConfig:
         dtype: What vectors are stored as, `float16` or `bfloat16`.
         keep_text: Whether to keep texts next to the vectors, for display with the results.
         batch_tokens: Tokens encoded at once, padding included.
-        skip_punctuation: Leaves out pieces of nothing but punctuation.
+        skip_punctuation: Leaves out pieces that are only punctuation.
         skip_pieces: Leaves out these pieces, written as in the vocabulary (`▁the`).
         min_norm: Leaves out tokens whose projection, before it is normalised, is shorter.
         max_tokens: Keeps only the first so many tokens of a document; 0 keeps all.

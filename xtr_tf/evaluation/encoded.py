@@ -43,7 +43,7 @@ class CorpusTokens:
             )
         if self.offsets[-1] != len(self.vectors):
             raise InputError(
-                "The tokens of the documents must be those of the vectors. "
+                "Documents and vectors must have the same number of tokens. "
                 f"Received: {self.offsets[-1]} and {len(self.vectors)}."
             )
 
@@ -72,5 +72,5 @@ def check_size(tokens: int, dataset: str) -> None:
     if tokens > MAX_TOKENS:
         raise InputError(
             f"The corpus has more than {MAX_TOKENS:,} tokens, too many for exact search in memory; "
-            f"build and export an index of it, and evaluate that. Received: {dataset!r}."
+            f"build and export an index, and evaluate that. Received: {dataset!r}."
         )

@@ -120,7 +120,10 @@ def _strictly_decreasing(scores: ArrayLike) -> np.ndarray:
     """`scores`, which must not rise, as float32 without ties."""
     values = np.array(scores, np.float32)
     if not np.isfinite(values).all() or (np.diff(values) > 0).any():
-        raise InputError("A run's scores must be finite and never rise along the ranking. Received: others.")
+        raise InputError(
+            "A run's scores must be finite and never rise along the ranking. "
+            f"Received: {values[:10].tolist()}."
+        )
     if (np.diff(values) < 0).all():
         return values
     for rank in range(1, len(values)):

@@ -141,7 +141,7 @@ class TokenIndex:
             return np.load(path, mmap_mode="r", allow_pickle=False)
         except ValueError as error:
             raise InputError(
-                "This file of the token index is no NumPy array; build the index again. "
+                "This file of the token index is not a NumPy array; build the index again. "
                 f"Received: {str(path)!r}."
             ) from error
 

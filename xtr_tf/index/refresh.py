@@ -93,7 +93,9 @@ def refresh_index(
                 f"A refresh makes a new directory; choose another name. Received: {str(path)!r}."
             )
     if add is None and not delete:
-        raise InputError("A refresh needs documents to add or ids to delete. Received: neither.")
+        raise InputError(
+            f"A refresh needs documents to add or ids to delete. Received: add {add!r}, delete {delete!r}."
+        )
     Path(vectors_out).parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=Path(vectors_out).parent, prefix=".refresh-") as work:
         added, encoded = _added(base, add, model, language, Path(work) / "added", runner)

@@ -70,7 +70,7 @@ class Tokenizer(tf.Module):
             self.vocabulary_size = int(self._sentencepiece.vocab_size())
         except tf.errors.OpError as error:
             raise InputError(
-                "The tokenizer's model is no SentencePiece model; give a `.model` file. "
+                "The tokenizer's model is not a SentencePiece model; give a `.model` file. "
                 f"Received: {config.model or f'{len(self._model)} bytes'!r}."
             ) from error
         self.pad_id = self._id_of(_PAD_PIECE)

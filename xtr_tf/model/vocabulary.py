@@ -28,7 +28,7 @@ def _sentencepiece() -> Any:
     except ImportError as error:
         raise InputError(
             "Training vocabularies and importing or exporting checkpoints need the sentencepiece package; "
-            "install xtr-tf[train]. Received: an installation without it."
+            f"install xtr-tf[train]. Received: {error}."
         ) from error
     return sentencepiece
 
@@ -270,7 +270,7 @@ def _used_pieces(model: SentencePieceModel, texts: Iterable[str], lowercase: boo
         for ids in model.processor.encode(prepared, num_threads=os.cpu_count() or 1):
             used[ids] = True
     if not used.any():
-        raise InputError("A corpus to keep the pieces of must have texts. Received: none.")
+        raise InputError("A corpus to keep the pieces of must have texts. Received: 0 texts.")
     return used
 
 

@@ -213,7 +213,7 @@ def check_origin(fingerprint: str, corpus: TokenVectors, index: TokenIndex) -> N
     if len(set(made_by.values())) > 1:
         short = {part: made[:12] for part, made in made_by.items()}
         raise InputError(
-            "Token vectors and index must come from this very encoder; encode and index again. "
+            "Token vectors and index must come from this encoder; encode and index again. "
             f"Received: encoder fingerprints {short}."
         )
     if not np.array_equal(corpus.document_offsets, index.document_offsets):

@@ -101,8 +101,8 @@ def read_collection(path: Path) -> Collection:
     """
     if not path.is_file():
         raise InputError(
-            "There is no collection; `xtr-tf export --partitions` writes one when all partitions are there. "
-            f"Received: {str(path)!r}."
+            "There is no collection here; `xtr-tf export --partitions` writes one when all partitions are "
+            f"there. Received: {str(path)!r}."
         )
     try:
         content = json.loads(path.read_bytes())
@@ -114,7 +114,7 @@ def read_collection(path: Path) -> Collection:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
-            f"This is no collection that this version of xtr-tf can read ({error}); export it again. "
+            f"This is not a collection that this version of xtr-tf can read ({error}); export it again. "
             f"Received: {str(path)!r}."
         ) from None
     _check(collection, path)

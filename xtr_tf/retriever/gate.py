@@ -250,7 +250,7 @@ def verify_model(directory: str | os.PathLike[str], fast: bool = False) -> GateR
         answer = json.loads(process.stdout.splitlines()[-1])
     except (IndexError, ValueError):
         raise InputError(
-            f"The process that checks the model died with exit code {process.returncode}; its last words: "
+            f"The process that checks the model died with exit code {process.returncode}; its last output: "
             f"{process.stderr.strip()[-300:]!r}. Received: {directory}."
         ) from None
     if "error" in answer:

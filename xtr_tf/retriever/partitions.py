@@ -83,7 +83,7 @@ def split(document_offsets: np.ndarray, count: int) -> list[Partition]:
     starts = np.flatnonzero(np.diff(offsets))
     if len(starts) < count:
         raise InputError(
-            f"A partition would be empty: {len(starts)} documents have tokens, so that there can be at most "
+            f"A partition would be empty: {len(starts)} documents have tokens, so there can be at most "
             f"{len(starts)} partitions. Received: {count}."
         )
     partitions = _balanced(offsets, starts, count)

@@ -312,7 +312,9 @@ def _check_sizes(
     if len(set(counts.values())) > 1:
         raise InputError(f"The parts of a retriever must count the same tokens. Received: {counts}.")
     if np.any(document_of_token[1:] < document_of_token[:-1]):
-        raise InputError("The tokens of a document must stand together, in document order. Received: others.")
+        raise InputError(
+            "The tokens of a document must be together, in document order. Received: another order."
+        )
     first, last = int(np.min(document_of_token)), int(np.max(document_of_token))
     if first < 0 or last >= documents.num_documents:
         raise InputError(

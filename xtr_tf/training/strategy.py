@@ -52,8 +52,8 @@ def _tpu_strategy(name: str) -> tf.distribute.Strategy:
     check_tpu_host(name)
     if name == "local" and not find_libtpu():
         raise InputError(
-            "No TPU answers: TensorFlow reaches one through libtpu.so, which is not here; use the image for "
-            f"TPUs that docs/how-to/vertex.md describes, or set TPU_LIBRARY_PATH. Received: {name!r}."
+            "No TPU was found: TensorFlow reaches one through libtpu.so, which is not here; use the image "
+            f"for TPUs that docs/how-to/vertex.md describes, or set TPU_LIBRARY_PATH. Received: {name!r}."
         )
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
@@ -63,7 +63,7 @@ def _tpu_strategy(name: str) -> tf.distribute.Strategy:
     except (ValueError, tf.errors.OpError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(
-            f"No TPU answers ({reason}); set `training.tpu` to its name, or to `local` on a TPU machine. "
+            f"No TPU was found ({reason}); set `training.tpu` to its name, or to `local` on a TPU machine. "
             f"Received: {name!r}."
         ) from error
     cores = topology.num_tasks * topology.num_tpus_per_task

@@ -213,7 +213,7 @@ def _open_examples(config: RunConfig, tokenizer: Tokenizer) -> TrainingData | To
         )
     if batch_size == 1 and not config.data.hard_negatives:
         raise InputError(
-            "A batch of one query without hard negatives has nothing to tell its document from; raise "
+            "A batch of one query without hard negatives has no other document to compare with; raise "
             "`training.batch_size`, or set `data.hard_negatives`. Received: batch_size 1, hard_negatives 0."
         )
     return data

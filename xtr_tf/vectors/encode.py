@@ -170,7 +170,7 @@ def _claimed(directory: Path) -> Iterator[Path]:
     except BlockingIOError as error:
         os.close(descriptor)
         raise InputError(
-            "Another process is encoding into this directory; wait for its end or choose another one. "
+            "Another process is encoding into this directory; wait for it to finish, or choose another one. "
             f"Received: {str(directory)!r}."
         ) from error
     try:
@@ -189,7 +189,7 @@ def _check_nothing_skipped(reader: Corpus) -> None:
             for reason, count in reader.skipped.items()
         )
         raise InputError(
-            "The corpus has records that are no documents; fix them, or encode without --strict. "
+            "The corpus has records that are not documents; fix them, or encode without --strict. "
             f"Received: {told}."
         )
 
@@ -203,7 +203,7 @@ def _check_not_another_job(directory: Path, shards: Sequence[ShardPlan]) -> None
             if entry is not None and entry.key not in planned:
                 raise InputError(
                     "This directory holds vectors of another corpus, encoder or settings that was not "
-                    "encoded to its end; choose a new one, or remove it. "
+                    "encoded completely; choose a new one, or remove it. "
                     f"Received: {str(directory)!r}, which holds {path.name!r}."
                 )
         return

@@ -159,7 +159,7 @@ def read_manifest_file(
     path = directory / MANIFEST_FILE
     if not path.is_file():
         raise InputError(
-            f"This is no finished {what} (it has no {MANIFEST_FILE}); run `{command}` to its end first. "
+            f"This is not a finished {what} (it has no {MANIFEST_FILE}); run `{command}` until it is done. "
             f"Received: {str(directory)!r}."
         )
     try:
@@ -174,7 +174,7 @@ def read_manifest_file(
         ) from error
     if found[0] != format_:
         raise InputError(
-            f"A {what} is needed, which `{command}` writes; this directory holds something else. "
+            f"A {what} is needed, as `{command}` writes it; this directory holds something else. "
             f"Received: {str(directory)!r}, {_FORMATS.get(found[0], repr(found[0]))}."
         )
     raise InputError(

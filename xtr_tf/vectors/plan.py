@@ -131,7 +131,7 @@ class Reuse:
         manifest = self.corpus.manifest
         if manifest.encoder_fingerprint != encoder_fingerprint:
             raise InputError(
-                "Vectors can be reused only under the encoder that made them; encode without reuse. "
+                "Vectors can be reused only with the encoder that made them; encode without reuse. "
                 f"Received: {str(directory)!r} of encoder {manifest.encoder_fingerprint[:12]}, "
                 f"encoder {encoder_fingerprint[:12]}."
             )
@@ -142,7 +142,7 @@ class Reuse:
                 if manifest.settings.get(name) != settings.get(name)
             )
             raise InputError(
-                "Vectors can be reused only under the settings that made them; encode without reuse. "
+                "Vectors can be reused only with the settings that made them; encode without reuse. "
                 f"Received: {str(directory)!r}, which differs in {', '.join(changed)}."
             )
 

@@ -312,7 +312,7 @@ class Shard:
             array = np.load(path, mmap_mode="r" if rows else None, allow_pickle=False)
         except (ValueError, EOFError) as error:
             raise InputError(
-                "A file of the token vectors is no NumPy array; encode the corpus again. "
+                "A file of the token vectors is not a NumPy array; encode the corpus again. "
                 f"Received: {str(path)!r}."
             ) from error
         if array.shape != shape:

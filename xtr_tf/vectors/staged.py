@@ -92,20 +92,20 @@ class StagedRunner:
         if job.reuse:
             raise InputError(
                 "Vectors are reused on the machine that has them; leave out staging, or reuse. "
-                f"Received: both {self.staging!r} and {job.reuse!r}."
+                f"Received: staging {self.staging!r}, reuse {job.reuse!r}."
             )
         try:
             FileSystems.get_filesystem(self.staging)
         except ValueError as error:
             raise InputError(
-                "Beam knows no file system of this kind; install the one it needs, such as apache-beam[gcp]. "
-                f"Received: {self.staging!r}."
+                "Beam has no file system for this address; install the package that has it, such as "
+                f"apache-beam[gcp]. Received: {self.staging!r}."
             ) from error
         try:
             self._run(job, shards)
         except BeamIOError as error:
             raise InputError(
-                f"The staging folder cannot be used ({error}); check its address and your rights. "
+                f"The staging folder cannot be used ({error}); check its address and your permissions. "
                 f"Received: {self.staging!r}."
             ) from error
 

@@ -148,7 +148,7 @@ def check_same_origin(base: TokenVectors, added: TokenVectors) -> None:
 
     if base.encoder_fingerprint != added.encoder_fingerprint:
         raise InputError(
-            "Documents can be added only under the encoder of the others; encode them with it. "
+            "Documents can be added only with the encoder of the others; encode them with it. "
             f"Received: encoder {added.encoder_fingerprint[:12]} instead of {base.encoder_fingerprint[:12]}."
         )
     if origin(base.manifest) != origin(added.manifest):

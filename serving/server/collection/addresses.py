@@ -58,7 +58,7 @@ def read_addresses(given: Sequence[str]) -> tuple[tuple[Address, ...], ...]:
                 )
             owner[address] = number
     if not partitions:
-        raise InputError(f"{_FORM} Received: none.")
+        raise InputError(f"{_FORM} Received: no --partition.")
     missing = sorted(set(range(max(partitions) + 1)) - partitions.keys())
     if missing:
         raise InputError(

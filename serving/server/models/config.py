@@ -85,7 +85,7 @@ def read_model_configs(file: Path) -> list[ModelConfig]:
         return model_configs_from_proto(message)
     except (text_format.ParseError, UnicodeDecodeError) as error:
         raise InputError(
-            f"The model config file is not ModelServerConfig in text format ({error}). Received: {file}."
+            f"The model config file is not a ModelServerConfig in text format ({error}). Received: {file}."
         ) from None
     except RequestError as error:
         raise InputError(f"{error.message} Received: {file}.") from None

@@ -74,7 +74,7 @@ def read_batching_options(file: Path) -> BatchingOptions:
         text_format.Parse(file.read_text(), message)
     except (text_format.ParseError, UnicodeDecodeError) as error:
         raise InputError(
-            f"The batching file is not BatchingParameters in text format ({error}). Received: {file}."
+            f"The batching file is not a BatchingParameters in text format ({error}). Received: {file}."
         ) from None
     if message.pad_variable_length_inputs or message.allowed_batch_sizes:
         raise InputError(

@@ -280,7 +280,7 @@ def test_sets_are_refused_by_their_key(tmp_path):
     (tmp_path / "a.bin").write_bytes(b"")
     bad = SourceConfig(str(tmp_path / "a.bin"))
     check_sources(DataConfig(train=(good,), dev=(good,)))
-    with pytest.raises(InputError, match=r"`data\.dev\[1\]`: The format cannot be told from the path"):
+    with pytest.raises(InputError, match=r"`data\.dev\[1\]`: The format cannot be recognised from the path"):
         check_sources(DataConfig(train=(good,), dev=(good, bad)))
     with pytest.raises(InputError, match=r"`data\.train\[0\]`: A data set does not exist"):
         check_sources(DataConfig(train=(SourceConfig("nowhere.jsonl"),)))

@@ -128,4 +128,4 @@ def _guess(path: Path) -> str:
         return "tsv"
     elif "tfrecord" in path.name.lower():
         return "tfrecord"
-    raise InputError(f"The format cannot be told from the path; set `format`. Received: {str(path)!r}.")
+    raise InputError(f"The format cannot be recognised from the path; set `format`. Received: {str(path)!r}.")
