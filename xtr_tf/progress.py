@@ -1,6 +1,6 @@
 """How far long work is: a bar on a terminal or in a notebook, a line every 30 seconds elsewhere.
 
-Whoever does long work wraps it in `track` and counts; whoever talks to a person wraps everything in
+Code that does long work wraps it in `track` and counts; code that talks to a person wraps everything in
 `shown`. Neither needs to know the other, and without `shown` counting costs next to nothing. Knows rich,
 and nothing of what is counted.
 """
@@ -43,7 +43,7 @@ class Tracked:
 
 @contextmanager
 def track(what: str, total: float | None = None, unit: str = "", done: float = 0) -> Iterator[Tracked]:
-    """Counts a piece of work, for whoever watches.
+    """Counts a piece of work, for anyone who watches.
 
     Args:
         what: A word or two, such as `encode`.

@@ -1,9 +1,9 @@
 """A client for retrievers, on xtr-tf's server or TensorFlow Serving alike.
 
-A folder to be copied to where it is needed. It imports grpcio and protobuf and nothing else: whoever asks
-for documents should not have to install a gigabyte of TensorFlow, nor wait ten seconds for its import, only
-for its message classes (`messages` describes the few that are needed). `sharded`, which is not imported
-here, needs NumPy and xtr-tf.
+Copy this folder to where you need it. It imports only grpcio and protobuf: a program that asks for documents
+should not have to install a gigabyte of TensorFlow, or wait ten seconds for its import, just for a few message
+classes (`messages` describes those that are needed). `sharded`, which is not imported here, needs NumPy and
+xtr-tf.
 
 Example:
     >>> from serving.client import Client

@@ -66,7 +66,7 @@ class SearchOptions:
     fusion: str | None = None
 
     def inputs(self, queries: int = 1) -> dict[str, Value]:
-        """Returns what is set, as a signature's inputs: the same value for each of so many queries.
+        """Returns what is set, as a signature's inputs: the same value for each of this many queries.
 
         Servers that join the requests of several callers want it written out.
         """

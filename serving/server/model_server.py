@@ -43,7 +43,7 @@ class ServerOptions:
         host: Address to bind; loopback, unless the server is meant for others.
         port: gRPC port; 0 chooses a free one.
         rest_port: REST port; 0 chooses a free one, None for no REST.
-        require_marker: Whether versions without the file `_SUCCESS`, which is written last, are passed over.
+        require_marker: Whether versions without the file `_SUCCESS`, which is written last, are ignored.
         poll_seconds: How often the models' directories are looked at; 0 for once.
         workers: Model calls at the same time; 0 for one per core.
         batching: Bounds of batches.
@@ -55,7 +55,7 @@ class ServerOptions:
         tls: Certificates, or None for plain text.
         token_file: Bearer tokens, or None for no check.
         admin_token_file: Bearer tokens of those who may change the configuration by a request. Without it
-            whoever may ask may do that, too, if the server listens to this machine only; else nobody.
+            callers may do that, too, if the server listens to this machine only; else nobody.
         strict_json: Whether REST answers `null` for numbers that are not finite.
         prefer_tensor_content: Whether answers carry numbers as raw bytes.
         playground: Whether the page to try things out is served.
@@ -251,7 +251,7 @@ class ModelServer:
                     self._log.event("config_refused", error=refusal)
 
     async def _poll_credentials(self) -> None:
-        """Takes new tokens and certificates when their files change; those that are no good, never."""
+        """Takes new tokens and certificates when their files change; invalid ones are ignored."""
         options = self.options
         watched: list[tuple[Watched, Callable[[], None]]] = []
         for file, tokens in (

@@ -30,7 +30,7 @@ def structured_standard_error() -> Iterator[TextIO]:
     """Makes every line on standard error a JSON object, until the process ends.
 
     Gives the stream for lines that are JSON already. If the body raises, standard error is given back,
-    so that whoever started the server reads the reason as it is.
+    so that the person who started the server reads the reason as it is.
     """
     stream = os.fdopen(os.dup(2), "w", encoding="utf-8")
     command = [sys.executable, "-I", "-S", __file__]

@@ -18,10 +18,10 @@ def test_right_rankings(ranking):
 @pytest.mark.parametrize(
     ("ranking", "problem"),
     [
-        ([3, 1, 0, 4], "the document at rank 0 stands too high"),
-        ([1, 3, 4, 0], "the document at rank 2 stands too high"),
+        ([3, 1, 0, 4], "the document at rank 0 ranks too high"),
+        ([1, 3, 4, 0], "the document at rank 2 ranks too high"),
         ([1, 4], "a document of score 0.500000 was left out, and one of 0.100000 was not"),
-        ([1, 3, 3, 4], "a document stands twice"),
+        ([1, 3, 3, 4], "a document is listed twice"),
         ([1, 3, 0, 2], "not all documents are candidates"),
         ([1, 3, 0, 6], "not all that is ranked are documents"),
         ([1, 3, 0, -1], "not all that is ranked are documents"),
@@ -33,4 +33,4 @@ def test_wrong_rankings(ranking, problem):
 
 
 def test_without_a_tolerance_the_last_bit_counts():
-    assert ranking_problems(SCORES, [1, 0, 3], 0.0) == ["the document at rank 1 stands too high"]
+    assert ranking_problems(SCORES, [1, 0, 3], 0.0) == ["the document at rank 1 ranks too high"]

@@ -18,5 +18,5 @@ def test_sums_in_any_order_lie_within_the_rounding(terms):
 
 def test_only_ties_may_be_exchanged():
     assert_same_ranking([0.5, 0.9, 0.5000001], [1, 0, 2], 1e-6)
-    with pytest.raises(AssertionError, match="stands too high"):
+    with pytest.raises(AssertionError, match="ranks too high"):
         assert_same_ranking([0.5, 0.9, 0.5000001], [0, 1, 2], 1e-6)

@@ -144,7 +144,7 @@ class RetrievalEvaluator(base_beam_component.BaseBeamComponent):
 
 
 def bounded(settings: QualitySettings, documents: int) -> tuple[QualitySettings, str]:
-    """The settings for a corpus of so many documents, and a sentence about what they leave out."""
+    """The settings for a corpus of this many documents, and a sentence about what they leave out."""
     if not settings.bm25 or documents <= settings.bm25_documents:
         return settings, ""
     sentence = (

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xtr_tf.api.model import Model
     from xtr_tf.config.model import Dtype
 
-# TensorFlow's remarks on the processor are not for whoever searches; must be set before it is imported.
+# TensorFlow's remarks on the processor are not for users; must be set before it is imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 

@@ -117,7 +117,7 @@ class Model:
             skip_punctuation: Leaves out pieces that are only punctuation.
             skip_pieces: Leaves out these pieces, written as in the vocabulary (`▁the`).
             min_norm: Leaves out tokens whose projection, before it is normalised, is shorter.
-            max_tokens: Keeps only the first so many tokens of a document; 0 keeps all.
+            max_tokens: Keeps only the first N tokens of a document; 0 keeps all.
             fields: Names and types (`keyword`, `keywords`, `int`, `float`, `bool`) of what documents have
                 besides, for filters and hits; none by default.
             num_leaves: k-means leaves of `scann` and `core`; 0 takes 4 times the root of the tokens.

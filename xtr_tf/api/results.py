@@ -93,7 +93,7 @@ class TokenMatch:
             imputed.
         retrieved: Whether it retrieved a token of the document.
         match: That token's piece; empty if none was retrieved.
-        span: Where that token stands in `"{title} {text}"`, first character and the one after the last; None
+        span: Where that token is in `"{title} {text}"`, first character and the one after the last; None
             if none was retrieved, or the index keeps no places.
     """
 

@@ -49,7 +49,7 @@ def train(
     """Fine-tunes a model. Needs `xtr-tf[train]`.
 
     A run that was interrupted, by Ctrl-C or a lost process, continues from its last checkpoint when `train`
-    is called again with the same arguments; a larger `steps` makes a finished run go on.
+    is called again with the same arguments; a larger `steps` continues a finished run.
 
     Args:
         model: The model to start from; it stays as it is.

@@ -25,7 +25,7 @@ _SHARD_INDEX = ".index.json"
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether a name could be an id of the Hub, and is no path of this machine."""
+    """Whether a name could be an id of the Hub, and is not a path of this machine."""
     return bool(_ID.fullmatch(name)) and not Path(name).exists()
 
 

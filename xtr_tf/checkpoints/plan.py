@@ -44,7 +44,7 @@ class ImportPlan:
         config: The encoder's sizes.
         assignments: Weight name to its tensor.
         dropped: Names that are known and not needed: decoder, optimiser's slots, second names.
-        problems: A phrase for everything that stands in the way, by the name it is about.
+        problems: A phrase for everything that is in the way, by the name it is about.
     """
 
     config: EncoderConfig

@@ -149,7 +149,7 @@ def _tree(path: Path, mapped: mmap.mmap, unpacker: Any, depth: int) -> Any:
         for _ in range(unpacker.read_map_header()):
             name = unpacker.unpack()
             if not isinstance(name, str):
-                raise TypeError("a map with a key that is no text")
+                raise TypeError("a map with a key that is not a text")
             tree[name] = _tree(path, mapped, unpacker, depth + 1)
         return tree
     value = unpacker.unpack()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _BuildUnlessNamed(TyperGroup):
-    """`xtr-tf index VECTORS ...` is `xtr-tf index build VECTORS ...`, wherever the options stand."""
+    """`xtr-tf index VECTORS ...` is `xtr-tf index build VECTORS ...`, wherever the options are."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, *ctx.help_option_names):

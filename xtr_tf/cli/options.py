@@ -20,7 +20,9 @@ Corpus = Annotated[Path, typer.Argument(help="File or folder: JSONL, TSV, Parque
 Staging = Annotated[
     str, typer.Option(help="Folder such as gs://bucket/path, where workers do not see this machine's files.")
 ]
-Strict = Annotated[bool, typer.Option("--strict", help="Refuse a corpus with records that are no documents.")]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Refuse a corpus with records that are not documents.")
+]
 Language = Annotated[str, typer.Option(help="Language of documents that name none.")]
 Reuse = Annotated[Path | None, typer.Option(help="Earlier output: vectors of unchanged texts are copied.")]
 PassageLength = Annotated[int, typer.Option(help="Tokens of a passage; 0: the model's own.")]

@@ -37,7 +37,7 @@ def ignore(path: Path, line: int, reason: str) -> None:
 
 
 class BadRecords:
-    """The records skipped so far, of which there may be only so many.
+    """The records skipped so far, of which there may be only this many.
 
     Args:
         limit: How many may be skipped before reading stops; between 0 and 1, which share of all records,

@@ -33,7 +33,7 @@ BEIR_13 = (
     "quora",
 )
 MS_MARCO = "msmarco"
-# Their queries stand in the corpus too.
+# Their queries are in the corpus, too.
 _QUERIES_ARE_DOCUMENTS = ("arguana", "quora")
 
 

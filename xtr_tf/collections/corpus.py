@@ -30,7 +30,7 @@ class Corpus(Protocol):
 
     Attributes:
         skipped: Records left out so far, by reason.
-        first_skipped: Where the first one of each reason stands.
+        first_skipped: Where the first one of each reason is.
     """
 
     @property
@@ -40,7 +40,7 @@ class Corpus(Protocol):
 
     @property
     def first_skipped(self) -> Mapping[str, str]:
-        """Where the first one of each reason stands."""
+        """Where the first one of each reason is."""
         ...
 
     def __iter__(self) -> Iterator[Document]: ...
@@ -54,7 +54,7 @@ class CorpusReader:
     `.gz`. The files of a folder are read in the order of their names; of a folder with `corpus.jsonl`
     or `collection.tsv` only that file. What fields a document has is said by `Document.from_fields`.
 
-    A record that is no document (invalid UTF-8 or JSON, no id, no text, an id that has been
+    A record that is not a document (invalid UTF-8 or JSON, no id, no text, an id that has been
     seen) is left out and counted; of documents with one id the first stays. The ids seen take
     about 100 bytes of memory each.
 
@@ -62,12 +62,12 @@ class CorpusReader:
         path: The file or folder.
         language: Language of documents that do not name one.
         on_bad: Told of records that are left out.
-        fields: Names and types of the fields that documents have besides their own; others are passed over.
+        fields: Names and types of the fields that documents have besides their own; others are ignored.
 
     Attributes:
         files: What is read, in order.
         skipped: Records left out so far, by reason.
-        first_skipped: Where the first one of each reason stands, such as `corpus.jsonl:17`.
+        first_skipped: Where the first one of each reason is, such as `corpus.jsonl:17`.
 
     Raises:
         InputError: When made, if there is nothing to read or a field cannot be declared; while iterating,
@@ -122,7 +122,7 @@ class CorpusReader:
             )
 
     def records(self) -> Iterator[Mapping[str, Any]]:
-        """The records of all files as they stand, whether they are documents or not."""
+        """The records of all files as they are, whether they are documents or not."""
         for file in self.files:
             for _, fields in READERS[uncompressed_suffix(file)](file, ignore, self._fields):
                 yield fields

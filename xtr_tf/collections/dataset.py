@@ -50,7 +50,7 @@ class Query:
         """The query of a record with the fields of a document.
 
         Raises:
-            ValueError: The record is no query; the message says why in a few words.
+            ValueError: The record is not a query; the message says why in a few words.
         """
         identifier, text = id_field(fields), text_field(fields, TEXT_FIELDS)
         if not identifier or first_value(fields, TEXT_FIELDS) is None:
@@ -59,7 +59,7 @@ class Query:
 
 
 def read_query_columns(path: Path, language: str, on_bad: OnBadRecord = refuse) -> Iterator[Query]:
-    """Queries that stand one per line as an id and a text between a tab, as MS MARCO's and MIRACL's do."""
+    """Queries, one per line, as an id and a text between a tab, as MS MARCO's and MIRACL's do."""
     for _, (identifier, text) in read_columns(path, 2, on_bad):
         yield Query(identifier, text, language)
 
@@ -79,7 +79,7 @@ class Dataset:
         collection: What it is averaged with; empty for one that is averaged with nothing.
         in_average: Whether it counts in that average, as MS MARCO does not in BEIR's.
         language: Of its documents, or `und` where they differ.
-        ignores_own_document: Whether a document with the query's own id is no result, because the
+        ignores_own_document: Whether a document with the query's own id is not a result, because the
             queries are documents of the corpus.
         unjudged_queries: How many queries of the files nothing is known about; left out of `queries`.
         unknown_queries: Ids of judged queries that have no text, left out too.

@@ -43,11 +43,11 @@ class Document:
 
         Args:
             fields: `_id` (or `id`, `docid`), `text` (or `contents`), `title` and `language` (or
-                `lang`); others are passed over. A text or a title is needed.
+                `lang`); others are ignored. A text or a title is needed.
             language: Of a document that does not name one.
 
         Raises:
-            ValueError: The record is no document; the message says why in a few words.
+            ValueError: The record is not a document; the message says why in a few words.
         """
         text, title = text_field(fields, TEXT_FIELDS), text_field(fields, TITLE_FIELDS)
         named = text_field(fields, LANGUAGE_FIELDS)
@@ -76,7 +76,7 @@ def id_field(fields: Mapping[str, Any]) -> str:
 
 
 def text_field(fields: Mapping[str, Any], names: Sequence[str]) -> str:
-    """The first of some fields that is there; empty if none is, `ValueError` if it is no text."""
+    """The first of some fields that is there; empty if none is, `ValueError` if it is not a text."""
     value = first_value(fields, names)
     if value is None:
         return ""

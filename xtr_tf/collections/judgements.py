@@ -16,11 +16,11 @@ def read_judgements(path: Path, on_bad: OnBadRecord = refuse) -> dict[str, dict[
     """Reads `query document grade` (BEIR) or `query 0 document grade` (TREC, MS MARCO, MIRACL).
 
     Columns are separated by tabs or blanks. Grades are integers, which may be written as `1.0`. A
-    first line whose grade is no number is a header.
+    first line whose grade is not a number is a header.
 
     Args:
         path: The file.
-        on_bad: Told of lines that are no judgements.
+        on_bad: Told of lines that are not judgements.
 
     Returns:
         Grades by document id, by query id, in the order of the file.

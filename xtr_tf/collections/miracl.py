@@ -19,7 +19,7 @@ _TOPICS = "topics.miracl-*.tsv*"
 
 
 def is_miracl(folder: Path) -> bool:
-    """Whether `folder` is that of one language: its topics stand in it, or in `topics` below it."""
+    """Whether `folder` is that of one language: its topics are in it, or in `topics` below it."""
     return any(folder.glob(_TOPICS)) or any((folder / "topics").glob(_TOPICS))
 
 

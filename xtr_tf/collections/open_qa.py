@@ -44,7 +44,7 @@ def load_questions(path: Path) -> Dataset:
         try:
             answers = ast.literal_eval(row[1])
         except (ValueError, SyntaxError):
-            refuse(path, number, "the second column is no list of answers")
+            refuse(path, number, "the second column is not a list of answers")
         queries.append(Query(f"{name}-{number}", row[0], "en", answers=_checked(answers, path, number)))
     return Dataset(
         name=name,

@@ -1,4 +1,4 @@
-"""The file formats of a corpus: each reader gives the numbered records of a file as they stand.
+"""The file formats of a corpus: each reader gives the numbered records of a file as they are.
 
 A record is a mapping of field names to values. What makes a document of one is said by
 `Document.from_fields`. A record that cannot be read is told to `on_bad`; a file that cannot be read

@@ -49,7 +49,7 @@ class EncodingConfig:
         skip_punctuation: Leaves out pieces that are only punctuation.
         skip_pieces: Leaves out these pieces, written as in the vocabulary (`▁the`).
         min_norm: Leaves out tokens whose projection, before it is normalised, is shorter.
-        max_tokens: Keeps only the first so many tokens of a document; 0 keeps all.
+        max_tokens: Keeps only the first N tokens of a document; 0 keeps all.
         fields: Names and types (`keyword`, `keywords`, `int`, `float`, `bool`) of what documents have besides
             title, text and language; kept with the vectors, for filters and answers.
     """

@@ -68,7 +68,7 @@ MAX_TOKENS = 20_000_000
 
 
 def check_size(tokens: int, dataset: str) -> None:
-    """Raises `InputError` if so many tokens are too many to hold in memory."""
+    """Raises `InputError` if this many tokens are too many to hold in memory."""
     if tokens > MAX_TOKENS:
         raise InputError(
             f"The corpus has more than {MAX_TOKENS:,} tokens, too many for exact search in memory; "

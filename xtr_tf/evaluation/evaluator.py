@@ -81,7 +81,7 @@ class EvaluationSettings:
         require(0 < self.alpha <= 1, "`alpha` must be above 0 (XTR) and at most 1 (BM25).", self.alpha)
 
     def depth_for(self, documents: int, by_answers: bool) -> int:
-        """How deep to search a corpus of so many documents."""
+        """How deep to search a corpus of this many documents."""
         if self.depth:
             return self.depth
         return 1_000 if documents >= _DEEP_FROM_DOCUMENTS and not by_answers else 100

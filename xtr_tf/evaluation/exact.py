@@ -216,7 +216,7 @@ def fill_ranking(ranking: Ranking, queries: np.ndarray, scores: np.ndarray) -> N
     Args:
         ranking: What is filled.
         queries: `[count]` rows of it.
-        scores: `[count, documents]` float, `-inf` for documents that are no results.
+        scores: `[count, documents]` float, `-inf` for documents that are not results.
     """
     best = rank_documents(scores, ranking.ordinals.shape[1])
     depth = best.ordinals.shape[1]

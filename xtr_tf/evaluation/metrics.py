@@ -108,7 +108,7 @@ _BOUNDARIES = _WordBoundaries()
 
 
 def contains_answer(text: str, answers: Iterable[str]) -> bool:
-    """Whether the words of any of `answers` stand in `text` one after the other.
+    """Whether the words of any of `answers` occur in `text` one after the other.
 
     Example:
         >>> contains_answer("He was born in New York City.", ["new york"])

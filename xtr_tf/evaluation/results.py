@@ -73,7 +73,7 @@ class DataCaveats:
         queries_without_judgements: Queries of the files that nothing is known about, left out.
         judged_queries_without_text: Judgements whose query is not in the files, left out.
         queries_without_relevant_documents: Measured queries that no system can score on.
-        records_left_out: Records of the corpus that are no documents (empty, damaged, repeated), by reason.
+        records_left_out: Records of the corpus that are not documents (empty, damaged, repeated), by reason.
         relevant_documents_missing: Relevant documents that are not in the corpus.
         empty_results: Queries that found nothing, by system.
         documents_not_in_corpus: Documents found that the dataset's corpus does not have, by system.

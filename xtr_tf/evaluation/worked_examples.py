@@ -25,7 +25,7 @@ class RetrievedToken:
         score: Its similarity.
         document: Id of its document.
         before: Text before it.
-        token: The token as it stands in the text; empty for the end of a passage.
+        token: The token as it is in the text; empty for the end of a passage.
         after: Text after it.
         is_relevant: Whether the document is judged relevant to the query.
     """

@@ -141,7 +141,7 @@ def write_postings(folder: Path, leaf_of_token: np.ndarray, num_leaves: int) -> 
         num_leaves: Leaves in all, those without tokens included.
 
     Returns:
-        `[tokens]` int32, where each token stands among the postings: the row of its vector.
+        `[tokens]` int32, where each token is among the postings: the row of its vector.
     """
     postings = np.argsort(leaf_of_token, kind="stable").astype(np.int32)
     save_array(folder, "tokens", postings)
@@ -151,7 +151,7 @@ def write_postings(folder: Path, leaf_of_token: np.ndarray, num_leaves: int) -> 
 
 
 def inverse_permutation(order: np.ndarray) -> np.ndarray:
-    """Where each of `0 .. len(order) - 1` stands in `order`, of its dtype."""
+    """Where each of `0 .. len(order) - 1` is in `order`, of its dtype."""
     inverse = np.empty_like(order)
     inverse[order] = np.arange(len(order), dtype=order.dtype)
     return inverse

@@ -24,7 +24,7 @@ TOKENS_PER_K_PRIME = 4.0
 #: and so sees many times more than the leaves that one query token chose.
 CORE_SEARCHED_SHARE = 0.002
 CORE_TOKENS_PER_K_PRIME = 2.0
-#: Under a filter, up to so many allowed tokens are scored one by one; of more, a search retrieves this many
+#: Under a filter, up to this many allowed tokens are scored one by one; of more, a search retrieves this many
 #: times k' by the share of the allowed ones, and drops the others.
 SCORED_DIRECTLY = 32_768
 OVER_RETRIEVED = 1.5

@@ -69,7 +69,7 @@ class TermPostings(NamedTuple):
         """BM25 of a query with every document, `[documents]` float64.
 
         Args:
-            query: A string; a term counts as often as it stands there.
+            query: A string; a term counts as often as it occurs.
             lexical: `words` or `ngrams`, as the documents were read.
         """
         scores = np.zeros(self.num_documents)
@@ -84,7 +84,7 @@ class TermPostings(NamedTuple):
 
 
 def inverse_frequency(documents: np.ndarray | int, num_documents: int) -> np.ndarray:
-    """Idf of terms that so many documents have."""
+    """Idf of terms that this many documents have."""
     return np.log1p((num_documents - documents + 0.5) / (documents + 0.5))
 
 
@@ -132,7 +132,7 @@ def _blocks(texts: Iterable[str]) -> Iterator[Sequence[str]]:
 
 
 class _TermCounts:
-    """How often each term stands in each document, block by block in files."""
+    """How often each term occurs in each document, block by block in files."""
 
     def __init__(self, work: Path) -> None:
         self._work = work
@@ -184,5 +184,5 @@ class _TermCounts:
 
 
 def _rank_among_equal(values: np.ndarray) -> np.ndarray:
-    """How many equal ones stand before each of ascending values."""
+    """How many equal ones come before each of ascending values."""
     return np.arange(len(values)) - np.searchsorted(values, values)

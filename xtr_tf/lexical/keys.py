@@ -16,7 +16,7 @@ from xtr_tf.lexical.terms import SEPARATOR, SPACED, characters
 
 # Any odd number of 64 bits without a pattern.
 _BASE = 0x9E3779B97F4A7C15
-#: Powers begin again after so many characters of a term.
+#: Powers begin again after this many characters of a term.
 PERIOD = 128
 #: `[PERIOD]` uint64, powers of the base.
 POWERS = np.array([pow(_BASE, place, 1 << 64) for place in range(PERIOD)], np.uint64)
@@ -36,7 +36,7 @@ class Terms(NamedTuple):
 
     Attributes:
         keys: `[terms]` int64, those of one text after the other, in order.
-        texts: `[terms]` int64, which text each stands in, from 0.
+        texts: `[terms]` int64, which text each belongs to, from 0.
     """
 
     keys: np.ndarray

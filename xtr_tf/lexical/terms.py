@@ -111,7 +111,7 @@ class Characters(NamedTuple):
 @lru_cache(maxsize=1)
 def characters() -> Characters:
     """The table of all characters, as the functions above treat them."""
-    # Surrogates are no characters; a separator keeps their places.
+    # Surrogates are not characters; a separator keeps their places.
     every = "".join(chr(code) if not 0xD800 <= code < 0xE000 else " " for code in range(_CODE_POINTS))
     kinds = np.zeros(_CODE_POINTS, np.int8)
     for word in _WORD.finditer(every):

@@ -154,8 +154,8 @@ class Encoder(keras.Model):
     def inference(self) -> Any:
         """Vectors and mask of `[batch, length]` int32 ids of any size, as a `tf.function`.
 
-        There is one for whoever encodes with this encoder, documents or queries, so that its graph is built
-        once.
+        There is one for all code that encodes with this encoder, documents or queries, so that its graph is
+        built once.
         """
         return tf.function(
             lambda ids: (self(ids), self.mask(ids)),

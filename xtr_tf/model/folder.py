@@ -29,7 +29,7 @@ MANIFEST_FILE = "encoder.json"
 WEIGHTS_FILE = "weights.safetensors"
 TOKENIZER_FILE = "tokenizer.model"
 #: `[vocabulary]` float32: the share of texts that have each piece, in a broad background such as the texts
-#: it was trained on. No vector depends on it, so that it is no part of the fingerprint.
+#: it was trained on. No vector depends on it, so it is not part of the fingerprint.
 BACKGROUND_FILE = "background.npy"
 
 _FORMAT = "xtr-tf encoder"

@@ -5,7 +5,7 @@ weight names and the order of layers belong to the encoder. All kernels start at
 encoder sets every weight by name.
 
 Normalisation is `keras.layers.RMSNormalization`, which computes in float32 whatever the policy. Three
-things are not Keras' own, with the reason where they stand: `Linear`, `dropout` and `tanh_gelu`.
+things are not Keras' own, with the reason where they are: `Linear`, `dropout` and `tanh_gelu`.
 """
 
 from __future__ import annotations

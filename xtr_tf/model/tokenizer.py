@@ -22,7 +22,7 @@ _PAD_PIECE = "<pad>"
 
 
 class TokenSpans(NamedTuple):
-    """Tokens and where in the original text each one stands, all `[batch, (tokens)]` ragged.
+    """Tokens and where each one is in the original text, all `[batch, (tokens)]` ragged.
 
     Attributes:
         ids: int32 piece ids, end-of-sequence included.

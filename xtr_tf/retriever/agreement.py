@@ -1,6 +1,6 @@
 """Is an answer the exporter's answer? Names, ids and texts must be; scores and vectors within their rounding.
 
-How far that reaches stands in the case, where the exporter wrote what it had measured; nothing is tuned here.
+How far that reaches is in the case, where the exporter wrote what it had measured; nothing is tuned here.
 Needs no TensorFlow. Every function returns what is wrong as phrases, none if all is well.
 """
 
@@ -138,7 +138,7 @@ def _compare_rankings(case: ReferenceCase, answer: Answer) -> list[str]:
 def _places_of_same_documents(
     query: int, expected: Answer, answer: Answer, beyond: float, tolerance: float
 ) -> tuple[list[int], list[int]] | None:
-    """Where the same documents stand in both rankings, or None if one moved further than its score may.
+    """Where the same documents are in both rankings, or None if one moved further than its score may.
 
     A document that the expected ranking does not have is the one `beyond` its end, as good as its last one.
     """

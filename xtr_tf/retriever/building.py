@@ -67,7 +67,7 @@ def build_parts(
         reuse: An earlier directory of vectors to copy unchanged ones from.
         runner: What encodes the shards.
         index_in_parts: Whether the runner also indexes, shard by shard.
-        strict: Whether a corpus with records that are no documents is refused.
+        strict: Whether a corpus with records that are not documents is refused.
 
     Raises:
         InputError: If anything given cannot be used; what was finished is kept.

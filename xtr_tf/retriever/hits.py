@@ -11,7 +11,7 @@ import tensorflow as tf
 from xtr_tf.retriever.tables import DocumentTable
 from xtr_tf.scoring.token_hits import TokenHits
 
-# As in scoring: up to so many documents per hit, a slot for every document is faster than sorting.
+# As in scoring: up to this many documents per hit, a slot for every document is faster than sorting.
 _DOCUMENTS_PER_HIT = 20
 
 

@@ -1,6 +1,6 @@
 """The signature that names what a search found by ordinals, and says which documents a model holds.
 
-Whoever merges the token hits of several models (`serving/merging.py`) ranks ordinals, and asks only for the
+Code that merges the token hits of several models (`serving/merging.py`) ranks ordinals, and asks only for the
 winners here. Knows nothing of searching.
 """
 

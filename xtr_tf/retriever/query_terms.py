@@ -19,7 +19,7 @@ class QueryTerms(NamedTuple):
 
     Attributes:
         keys: `[terms]` int64, those of one query after the other.
-        queries: `[terms]` int64, which query each stands in.
+        queries: `[terms]` int64, which query each belongs to.
     """
 
     keys: tf.Tensor

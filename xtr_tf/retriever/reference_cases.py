@@ -1,6 +1,6 @@
 """Requests and the answers that the exporter gave, kept next to the model as readable JSON.
 
-With every answer stands how far rounding may move it, as it was measured at export. Needs no TensorFlow: the
+Every answer says how far rounding may move it, as it was measured at export. Needs no TensorFlow: the
 process that replays the cases must not import it.
 """
 

@@ -70,7 +70,7 @@ class Retriever(tf.Module):
         tokens: Pieces and places of the tokens, for explanations; they are left out without it.
         defaults: What a request that names no parameters is answered with.
         piece_weights: How common pieces are, for weights of query tokens; there are none without it.
-        identity: Where it comes from, for whoever merges the answers of several.
+        identity: Where it comes from, for callers that merge the answers of several.
         lexical: BM25 of the documents, for hybrid search; there is none without it.
 
     Example:

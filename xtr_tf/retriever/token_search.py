@@ -173,7 +173,7 @@ def _search_groups(
         parallel_iterations=1,
     )
     token_ids, scores, counts = (array.concat() for array in found)
-    # Rows come group by group; this is where each stands.
+    # Rows come group by group; this is where each is.
     places = tf.math.invert_permutation(tf.argsort(group_of_row, stable=True))
 
     columns = tf.maximum(tf.reduce_max(counts), 1)

@@ -18,7 +18,7 @@ def at_low_priority(call: Callable[[], _T]) -> _T:
     """Makes a call on a thread of low priority, which the threads that it starts inherit.
 
     A thread may lower its priority but not raise it again, hence one of its own. The call must not run
-    Python code for long: whoever waits for the interpreter's lock would wait at that priority, too.
+    Python code for long: threads that wait for the interpreter's lock would wait at that priority, too.
     """
     future: Future[_T] = Future()
 

@@ -18,7 +18,7 @@ class SessionOptions:
         rewrite_graph: Whether Grappler optimises the graph before it runs, as in TensorFlow Serving. Calls
             then take some 3% less processor time, and the first call of a signature three to ten times as
             much.
-        loading_threads: If not 0, so many threads of low priority that run the ops of loading and of calls
+        loading_threads: If not 0, this many threads of low priority that run the ops of loading and of calls
             in the background, shared by all sessions that ask for them; other calls never wait for them.
         spinning: Whether threads that have nothing to do look for work for a while before they sleep. Of no
             use where others want the cores.

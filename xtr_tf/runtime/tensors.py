@@ -1,7 +1,7 @@
 """NumPy arrays to and from `TF_Tensor`s.
 
 Values are copied both ways: a tensor never borrows memory that Python owns, nor Python a
-tensor's. Whoever calls `to_tensor` must hand the result to `free_input`.
+tensor's. The caller of `to_tensor` must hand the result to `free_input`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _read_strings(data: int, count: int) -> list[bytes]:
     """Reads `TF_TString`s where they lie: a call of the C library for each would take far longer.
 
     The lowest two bits say where the bytes are: in the string itself (0, up to 22 of them), at a pointer
-    of its own (1) or another's (3), or so many bytes after the string (2). The size is in the bits above.
+    of its own (1) or another's (3), or this many bytes after the string (2). The size is in the bits above.
     """
     raw = ctypes.string_at(data, count * _STRING_BYTES) if count else b""
     strings = []

@@ -42,7 +42,7 @@ def fuse(
         fusion: Scalar string, one of `xtr_tf.config.retrieval.FUSIONS`.
 
     Returns:
-        `[documents]` float32, `-inf` for what is no candidate: candidates are the documents that either has
+        `[documents]` float32, `-inf` for what is not a candidate. Candidates are the documents that either
         found, only f_XTR''s if `alpha` is 0, and only BM25's if it is 1.
     """
     retrieved, matched = xtr > -float("inf"), lexical > 0

@@ -27,7 +27,7 @@ def fuse(
         fusion: One of `xtr_tf.config.retrieval.FUSIONS`.
 
     Returns:
-        `[queries, documents]`, `-inf` for what is no candidate.
+        `[queries, documents]`, `-inf` for what is not a candidate.
     """
     retrieved, matched = np.isfinite(xtr), lexical > 0
     candidates = retrieved & (alpha < 1) | matched & (alpha > 0)

@@ -59,7 +59,7 @@ def rank_candidates(ordinals: tf.Tensor, scores: tf.Tensor, top_k: tf.Tensor) ->
 
     Args:
         ordinals: `[candidates]` int32.
-        scores: `[candidates]` float32, `-inf` for what is no result.
+        scores: `[candidates]` float32, `-inf` for what is not a result.
         top_k: Scalar int32.
 
     Returns:

@@ -1,4 +1,4 @@
-"""When is a ranking the expected one? Documents whose scores are close may stand in either order.
+"""When is a ranking the expected one? Documents whose scores are close may come in either order.
 
 The one place that answers this, for the gate of exports and for tests. Needs NumPy only.
 """
@@ -16,9 +16,9 @@ def ranking_problems(
     """Returns how a ranking differs from the order of the expected scores, beyond ties.
 
     Args:
-        expected_scores: `[documents]`, the score of each; NaN or -inf for one that is no candidate.
+        expected_scores: `[documents]`, the score of each; NaN or -inf for one that is not a candidate.
         ordinals: `[depth]`, the ranking, with -1 after the last document where there are too few.
-        tolerance: Documents whose expected scores differ by no more may stand in either order.
+        tolerance: Documents whose expected scores differ by no more may come in either order.
 
     Example:
         >>> ranking_problems([0.5, 0.9, 0.5000001], [1, 0, 2], tolerance=1e-6)
@@ -34,7 +34,7 @@ def ranking_problems(
     if ((found < 0) | (found >= len(scores))).any():
         return ["not all that is ranked are documents"]
     if len(set(found.tolist())) < length:
-        return ["a document stands twice"]
+        return ["a document is listed twice"]
     if not candidates[found].all():
         return ["not all documents are candidates"]
     if not length:
@@ -42,7 +42,7 @@ def ranking_problems(
     best_below = np.maximum.accumulate(scores[found][::-1])[::-1]
     too_high = np.flatnonzero(best_below - scores[found] > tolerance)
     if len(too_high):
-        return [f"the document at rank {rank} stands too high" for rank in too_high]
+        return [f"the document at rank {rank} ranks too high" for rank in too_high]
     candidates[found] = False
     left_out = scores[candidates].max(initial=-np.inf)
     lowest = scores[found].min()

@@ -162,7 +162,7 @@ def rank_documents(scores: np.ndarray, depth: int) -> Ranking:
     """The best documents of each query, equal scores in the order of documents.
 
     Args:
-        scores: `[queries, documents]`, `-inf` for documents that are no results.
+        scores: `[queries, documents]`, `-inf` for documents that are not results.
         depth: Documents of each query; all of them if there are fewer.
     """
     best = np.argsort(-scores, axis=1, kind="stable")[:, :depth]

@@ -111,7 +111,7 @@ def statistic_names(config: LossConfig) -> list[str]:
 
 
 def _nan_unless_finite(*vectors: tf.Tensor) -> tf.Tensor:
-    """0, or NaN if a vector is not finite: a maximum may pass over NaN, and the loss must not."""
+    """0, or NaN if a vector is not finite: a maximum may skip NaN, and the loss must not."""
     total = tf.add_n([tf.reduce_sum(tf.stop_gradient(part)) for part in vectors])
     return tf.where(tf.math.is_finite(total), 0.0, float("nan"))
 

@@ -1,6 +1,6 @@
 """The place of this process among those that train one model, as the environment variable TF_CONFIG says.
 
-Whoever starts the processes (Vertex AI, Kubeflow, a script) sets it. Known before TensorFlow connects them,
+What starts the processes (Vertex AI, Kubeflow, a script) sets it. Known before TensorFlow connects them,
 and without TensorFlow.
 """
 

@@ -25,7 +25,7 @@ class NamedExamples(Protocol):
 
 
 class Health:
-    """Whether a run can go on.
+    """Whether a run can continue.
 
     Args:
         record: Where the examples of a step that broke down are noted.

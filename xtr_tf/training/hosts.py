@@ -1,7 +1,7 @@
 """The processes that train one model together: which of them writes, and what all of them know.
 
 What one process learns by itself (a signal, a file that only it sees) must not decide what it does next, for
-the others would wait for it in the next exchange for ever. It is gathered first. Knows `tf.distribute`;
+the others would wait for it in the next exchange forever. It is gathered first. Knows `tf.distribute`;
 nothing of models, losses or data.
 """
 

@@ -1,6 +1,6 @@
 """Training from a configuration to an encoder folder: read it from top to bottom.
 
-`train` is the run; below it stand its parts in the order in which it calls them. What one update does
+`train` is the run; below it are its parts in the order in which it calls them. What one update does
 is in `step.py`, the loss with its k_train in `batch_loss.py`.
 """
 

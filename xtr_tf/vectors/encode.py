@@ -39,7 +39,7 @@ class EncodingReport:
         shards_kept: Shards that an earlier run had finished.
         counters: `documents_encoded`, `documents_reused`, `tokens_encoded` and `tokens_pruned`
             of this run.
-        first_skipped: Where the first record left out for each reason of `manifest.skipped` stands.
+        first_skipped: Where the first record left out for each reason of `manifest.skipped` is.
         seconds: Time spent encoding.
     """
 
@@ -78,7 +78,7 @@ def encode_corpus(
         reuse: An earlier directory; vectors of texts that have not changed are copied from it.
         runner: What runs the shards: `run_locally`, or a `BeamRunner`.
         on_progress: Called now and then while shards are encoded.
-        strict: Whether a record that is no document is refused before anything is encoded.
+        strict: Whether a record that is not a document is refused before anything is encoded.
 
     Raises:
         InputError: If anything given cannot be used; nothing finished is lost.

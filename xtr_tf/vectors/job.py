@@ -1,6 +1,6 @@
 """How one shard is encoded, the same for every runner: read its plan, reuse or encode, write it.
 
-Idempotent: whoever runs it, and however often, the shard ends up finished exactly once. So progress
+Idempotent: however often it runs, and where, the shard ends up finished exactly once. So progress
 is watched by looking at what is finished, wherever the workers are.
 """
 

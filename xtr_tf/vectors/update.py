@@ -25,7 +25,7 @@ from xtr_tf.vectors.store import TokenVectors
 
 @dataclasses.dataclass(frozen=True)
 class DocumentChanges:
-    """Which documents stay and which come; those that come stand after those that stay.
+    """Which documents stay and which come; those that come follow those that stay.
 
     Attributes:
         kept: `[documents of the base]` bool.

@@ -2,7 +2,8 @@
 
 A version moves in when a server of each partition says that it is AVAILABLE and has proved, by its
 fingerprints, to be what the file means; every call then asks for it by number, so that no answer mixes two.
-Until then, and if a partition cannot load it, the one before goes on; it leaves when its last call is done.
+Until then, and if a partition cannot load it, the one before keeps answering; it leaves when its last call
+is done.
 """
 
 from __future__ import annotations
@@ -158,7 +159,7 @@ class CollectionManager:
             self._of_partitions.set_replicas(partition.number, able)
 
     async def poll(self, seconds: float) -> None:
-        """Refreshes for ever."""
+        """Refreshes until it is cancelled."""
         while True:
             await asyncio.sleep(seconds)
             try:

@@ -44,7 +44,7 @@ class VersionPolicy:
 
         Args:
             versions: Those on disk.
-            broken: Those that could not be loaded. `latest` passes over them, so that a broken
+            broken: Those that could not be loaded. `latest` skips them, so that a broken
                 newest version never leaves a model without one; the others never fall back.
         """
         found = sorted(set(versions))

@@ -22,7 +22,7 @@ def find_versions(base_path: Path, require_marker: bool = False) -> dict[int, Pa
 
     Args:
         base_path: Where to look.
-        require_marker: Whether those without a marker are passed over.
+        require_marker: Whether those without a marker are ignored.
     """
     found: dict[int, Path] = {}
     try:

@@ -40,7 +40,7 @@ class ModelManager:
         log: Where changes of state are written.
         on_change: Called after a version's state has changed.
         drain_seconds: How long requests in progress may hold a version that is to go.
-        require_marker: Whether versions without a marker, which is written last, are passed over.
+        require_marker: Whether versions without a marker, which is written last, are ignored.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class ModelManager:
             self._has_started = True
 
     async def poll(self, seconds: float) -> None:
-        """Refreshes for ever."""
+        """Refreshes until it is cancelled."""
         while True:
             await asyncio.sleep(seconds)
             try:

@@ -27,7 +27,7 @@ class Version:
     Attributes:
         number: The version.
         path: Its directory.
-        state: Where it stands.
+        state: Its state.
         error: Why it was refused, if it was.
         servable: What runs it, while it is loaded.
         tried: Fingerprint of the files when it was refused.

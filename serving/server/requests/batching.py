@@ -205,7 +205,7 @@ class Batcher:
         self._pool.submit(_BatchJob(self))
 
     def take(self) -> list[_Task]:
-        """Takes the next batch from the queue; callers that have gone are passed over."""
+        """Takes the next batch from the queue; callers that have gone are skipped."""
         batch: list[_Task] = []
         rows = 0
         while self._tasks:

@@ -18,7 +18,7 @@ from xtr_tf.errors import InputError
 
 # Texts of one input, such as documents to score, for each row that a request may have.
 _TEXTS_OF_A_ROW = 4
-# A query that comes encoded counts as one for each so many of its vectors.
+# A query that comes encoded counts as one for each this many of its vectors.
 _VECTORS_OF_A_QUERY = 64
 
 

@@ -51,7 +51,7 @@ def render_html(content: Content) -> str:
 
 
 def _cards(content: Content) -> list[dict[str, str]]:
-    """The few figures that stand at the top: title, value, detail, and a verdict if there is one."""
+    """The few figures at the top: title, value, detail, and a verdict if there is one."""
     labels = form.system_labels(content)
     cards = [_figure_card(row) for row in sections.lead_rows(content)[:2]]
     for comparison in content["comparisons"]:

@@ -27,7 +27,7 @@ _MAX_STRIDE = 16
 class CoreSearcher(TokenSearcher):
     """Gathers the vectors of the nearest leaves and multiplies.
 
-    About `k_prime` tokens per row are retrieved, exactly so many for `k_prime` below 256; the cut-off
+    About `k_prime` tokens per row are retrieved, exactly that many for `k_prime` below 256; the cut-off
     is the lowest score among them.
 
     Args:
@@ -104,7 +104,7 @@ class CoreSearcher(TokenSearcher):
         row_lengths: tf.Tensor,
         allowed: tf.Tensor | None,
     ) -> TokenHits:
-        """Searches so many leaves; `allowed` is `[postings]` bool, or None for all of them."""
+        """Searches this many leaves; `allowed` is `[postings]` bool, or None for all of them."""
         row_lengths = tf.boolean_mask(row_lengths, row_lengths > 0)
         queries = tf.size(row_lengths)
         ends = tf.cumsum(row_lengths)

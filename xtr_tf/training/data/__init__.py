@@ -4,7 +4,7 @@
     examples.py      what an example is; examples from JSONL and TSV
     judged.py        examples from test collections, which `xtr_tf.collections` reads; hard negatives
     tfrecords.py     examples from TFRecords
-    sampling.py      which example stands at which position of the stream
+    sampling.py      which example is at which position of the stream
     batches.py       texts to tokenized batches as a `tf.data` stream
     tokenized.py     the same from examples that were tokenized beforehand
 

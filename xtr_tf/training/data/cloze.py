@@ -20,12 +20,12 @@ from xtr_tf.training.data.examples import TrainingExample
 # A full stop ends a sentence where a space follows, as in all scripts that use it; the others always do.
 _END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？｡।۔؟])\s*")
 _SHORTEST = 12
-# In one of so many examples the sentence stays where it was: finding the very words is worth learning, too.
+# In one of this many examples the sentence stays in the passage: finding the exact words is worth learning.
 _KEPT_ONE_OF = 10
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text, as they stand there.
+    """The sentences of a text, as they are there.
 
     Example:
         >>> sentences("The Nile flows north. 東京は首都です。人口は多い。")
@@ -85,7 +85,7 @@ class ClozeSource:
 
 
 def _start(text: str, parts: list[str], place: int) -> int:
-    """Where a sentence stands, even if its words stand there twice."""
+    """Where a sentence is, even if its words occur twice."""
     position = 0
     for part in parts[:place]:
         position = text.index(part, position) + len(part)

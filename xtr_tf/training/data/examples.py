@@ -157,7 +157,7 @@ class FileSource:
     """Examples that stand one after the other in some files, parsed when they are asked for.
 
     Every record is parsed once at the start, so that bad ones are found before training; empty ones,
-    such as blank lines, are passed over.
+    such as blank lines, are ignored.
 
     Args:
         name: Name of the source.

@@ -1,4 +1,4 @@
-"""The training stream: which example stands at which position, a pure function of the seed.
+"""The training stream: which example is at which position, a pure function of the seed.
 
 `Sampler` says which, `TrainingData` gives its texts. No state means nothing to save: any host can
 compute any part of any batch, and a run resumes at a step by asking for that step. Knows no tokens.

@@ -24,7 +24,7 @@ _HEADER, _FOOTER = 12, 4
 class TFRecordFile:
     """The records of a TFRecord file by number.
 
-    A plain file is read where a record stands; a compressed one is held in memory.
+    A plain file is read where a record is; a compressed one is held in memory.
 
     Args:
         path: The file.

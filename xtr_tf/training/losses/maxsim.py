@@ -2,7 +2,7 @@
 
 Both scores of this package are sums of these maxima. All similarities together, `[Q·n, D·m]`,
 are what fills memory, so they are made for a block of documents at a time and thrown away: the
-forward pass keeps the maxima and where they stand, which is all that the gradient needs. Knows
+forward pass keeps the maxima and where they are, which is all that the gradient needs. Knows
 nothing of losses.
 """
 
@@ -237,7 +237,7 @@ def _merge_largest(best: tf.Tensor, similarities: tf.Tensor, k: int, recall: flo
 
 
 def _pack(queries: tf.Tensor, query_mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Real query tokens as queries of one token `[rows, 1, dim]`, and where each stands, `[rows, 2]`."""
+    """Real query tokens as queries of one token `[rows, 1, dim]`, and where each is, `[rows, 2]`."""
     positions = tf.cast(tf.where(query_mask), tf.int32)
     return tf.gather_nd(queries, positions)[:, None, :], positions
 
