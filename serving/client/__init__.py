@@ -1,7 +1,7 @@
 """A client for retrievers, on xtr-tf's server or TensorFlow Serving alike.
 
 Copy this folder to where you need it. It imports only grpcio and protobuf: a program that asks for documents
-should not have to install a gigabyte of TensorFlow, or wait ten seconds for its import, just for a few message
+should not have to install a gigabyte of TensorFlow, or wait ten seconds for its import, for a few message
 classes (`messages` describes those that are needed). `sharded`, which is not imported here, needs NumPy and
 xtr-tf.
 
