@@ -16,7 +16,15 @@ _SECONDS = 4.0
 
 
 def is_serving(target: str, authorities: Path | None = None) -> bool:
-    """Asks once, by gRPC's own health protocol; over TLS if there are authorities to trust."""
+    """Asks once, by gRPC's own health protocol; over TLS if there are authorities to trust.
+
+    Args:
+        target: `host:port`.
+        authorities: Certificates to trust (PEM), for a server with TLS; None for plain text.
+
+    Returns:
+        Whether it answers health checks with SERVING.
+    """
     if authorities is not None:
         credentials = grpc.ssl_channel_credentials(authorities.read_bytes())
         channel = grpc.secure_channel(target, credentials)

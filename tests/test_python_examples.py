@@ -91,6 +91,22 @@ def test_the_examples_of_the_library_run(name: str, docs_names: dict[str, Any]) 
     assert runner.summarize(verbose=False).failed == 0, said.getvalue()
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "xtr_tf.evaluation.metrics",
+        "xtr_tf.evaluation.statistics",
+        "xtr_tf.evaluation.token_analysis",
+        "xtr_tf.index.anisotropic",
+        "xtr_tf.training.data.examples",
+    ],
+)
+def test_the_examples_of_plain_functions_run(name: str) -> None:
+    tried = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    assert tried.attempted
+    assert not tried.failed
+
+
 @pytest.fixture(scope="module")
 def docs_names(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Any:
     """What examples take for granted: the shipped model, and an index of three documents."""

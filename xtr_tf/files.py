@@ -25,7 +25,12 @@ _CHUNK = 1 << 22
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Writes a file, replacing one that is there."""
+    """Writes a file, replacing one that is there.
+
+    Args:
+        path: Of the file.
+        content: All of it.
+    """
     unfinished = _unfinished(path)
     try:
         with writing(path, needed=len(content)), unfinished.open("wb") as file:
@@ -117,13 +122,29 @@ MARKER = "_SUCCESS"
 
 
 def checksums_of(folder: Path, leave_out: str = MARKER) -> str:
-    """Returns hash and name of every file in a folder but one, in the format of `sha256sum`."""
+    """Returns hash and name of every file in a folder but one, in the format of `sha256sum`.
+
+    Args:
+        folder: The folder.
+        leave_out: The file that the checksums are written to.
+
+    Returns:
+        Lines as `sha256sum` writes them.
+    """
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     return "".join(f"{sha256_of(folder / name)}  {name}\n" for name in names if name != leave_out)
 
 
 def changed_files(folder: Path, listing: str = MARKER) -> list[str]:
-    """Returns the files of a folder that are missing or have another content than `listing` in it says."""
+    """Returns the files of a folder that are missing or have another content than `listing` in it says.
+
+    Args:
+        folder: The folder.
+        listing: Name of the file with the checksums.
+
+    Returns:
+        Names of files that are missing or differ.
+    """
     changed = []
     for line in (folder / listing).read_text(encoding="utf-8").splitlines():
         digest, _, name = line.partition("  ")

@@ -141,7 +141,16 @@ class BaseClient:
     def predict_request(
         self, signature: str, inputs: Mapping[str, Value], outputs: Sequence[str] = ()
     ) -> bytes:
-        """Returns the message that runs a signature, for some of its outputs or for all."""
+        """Returns the message that runs a signature, for some of its outputs or for all.
+
+        Args:
+            signature: Its name.
+            inputs: Values by input name.
+            outputs: Names of the outputs to return; all if empty.
+
+        Returns:
+            A serialised `PredictRequest`.
+        """
         request = MESSAGES["PredictRequest"](output_filter=outputs)
         self._fill(request.model_spec)
         request.model_spec.signature_name = signature
@@ -171,7 +180,17 @@ class BaseClient:
         signature: str | None,
         contents: Sequence[str] = (),
     ) -> Iterator[tuple[Sequence[str], bytes]]:
-        """Yields the messages for some queries, as many as it takes."""
+        """Yields the messages for some queries, `batch_size` queries per message.
+
+        Args:
+            queries: What to search for.
+            options: Parameters of the search; the model's defaults if None.
+            signature: As for `Client.search_batch`.
+            contents: As for `Client.search_batch`.
+
+        Yields:
+            The queries of a message, and the message.
+        """
         options = options or SearchOptions()
         signature = signature or ("search" if options.inputs() else "serving_default")
         for start in range(0, len(queries), self._batch_size):
@@ -187,7 +206,19 @@ class BaseClient:
         return self._calls[method](data, timeout=timeout, metadata=self._metadata)
 
     def delay(self, error: grpc.RpcError, attempt: int, deadline: float) -> float:
-        """Returns how long to wait before the next attempt, or raises if there is to be none."""
+        """Returns how long to wait before the next attempt.
+
+        Args:
+            error: What the call ended with.
+            attempt: How many attempts there were before this one.
+            deadline: When the call must be over, by `time.monotonic`.
+
+        Returns:
+            Seconds, longer with every attempt and partly random.
+
+        Raises:
+            ClientError: There is no next attempt: it is not UNAVAILABLE, or no time or attempts are left.
+        """
         delay = min(_LONGEST_DELAY, _FIRST_DELAY * 2**attempt) * random.uniform(0.5, 1.0)  # noqa: S311
         may_pass = error.code() is grpc.StatusCode.UNAVAILABLE and attempt + 1 < self._attempts
         if not may_pass or time.monotonic() + delay >= deadline:
@@ -213,7 +244,22 @@ class Client(BaseClient):
         self._open_channel(grpc)
 
     def search(self, query: str, options: SearchOptions | None = None) -> SearchResult:
-        """Finds documents for a query."""
+        """Finds documents for a query.
+
+        Args:
+            query: What to search for.
+            options: Parameters of the search; the model's defaults if None.
+
+        Returns:
+            The documents, best first.
+
+        Raises:
+            ClientError: The server refused the call or did not answer in time.
+
+        Example:
+            >>> result = client.search("highest mountain", SearchOptions(top_k=3))
+            >>> [hit.id for hit in result.documents]
+        """
         return self.search_batch([query], options)[0]
 
     def search_batch(
@@ -227,10 +273,19 @@ class Client(BaseClient):
 
         Args:
             queries: What to search for.
-            options: How.
+            options: Parameters of the search, the same for all queries; the model's defaults if None.
             signature: `search` for titles and languages, `explain` for matches as well; by default
                 `serving_default`, the fastest, or `search` if there are options.
-            contents: What `search` should return besides, of what the model keeps: `texts`, `fields`.
+            contents: What else `search` should return of what the model keeps: `texts`, `fields`.
+
+        Returns:
+            One result per query, in their order.
+
+        Raises:
+            ClientError: The server refused a call or did not answer in time.
+
+        Example:
+            >>> results = client.search_batch(["one", "two"], SearchOptions(top_k=1), contents=["texts"])
         """
         results: list[SearchResult] = []
         for part, data in self.searches(queries, options, signature, contents):
@@ -238,11 +293,36 @@ class Client(BaseClient):
         return results
 
     def explain(self, query: str, options: SearchOptions | None = None) -> SearchResult:
-        """Finds documents, with their texts and which token answered which."""
+        """Finds documents, with their texts and which token answered which.
+
+        Args:
+            query: What to search for.
+            options: Parameters of the search; the model's defaults if None.
+
+        Returns:
+            The documents, best first, each with its `matches`.
+
+        Raises:
+            ClientError: The server refused the call or did not answer in time.
+        """
         return self.search_batch([query], options, "explain")[0]
 
     def predict(self, signature: str, inputs: Mapping[str, Value]) -> Prediction:
-        """Runs any signature."""
+        """Runs any signature.
+
+        Args:
+            signature: Its name, such as `encode_query`.
+            inputs: Values by the signature's input names.
+
+        Returns:
+            The outputs by name, and the version that answered.
+
+        Raises:
+            ClientError: The server refused the call or did not answer in time.
+
+        Example:
+            >>> client.predict("encode_query", {"query": ["highest mountain"]}).outputs["encodings"].shape
+        """
         return read_prediction(self._call(PREDICT, self.predict_request(signature, inputs)))
 
     def status(self) -> dict[int, str]:
@@ -279,7 +359,22 @@ class AsyncClient(BaseClient):
         self._open_channel(grpc.aio)
 
     async def search(self, query: str, options: SearchOptions | None = None) -> SearchResult:
-        """Finds documents for a query."""
+        """Finds documents for a query.
+
+        Args:
+            query: What to search for.
+            options: Parameters of the search; the model's defaults if None.
+
+        Returns:
+            The documents, best first.
+
+        Raises:
+            ClientError: The server refused the call or did not answer in time.
+
+        Example:
+            >>> result = await client.search("highest mountain", SearchOptions(top_k=3))
+            >>> [hit.id for hit in result.documents]
+        """
         return (await self.search_batch([query], options))[0]
 
     async def search_batch(
@@ -289,18 +384,57 @@ class AsyncClient(BaseClient):
         signature: str | None = None,
         contents: Sequence[str] = (),
     ) -> list[SearchResult]:
-        """Finds documents for many queries; see `Client.search_batch`."""
+        """Finds documents for many queries.
+
+        Args:
+            queries: What to search for.
+            options: Parameters of the search, the same for all queries; the model's defaults if None.
+            signature: As for `Client.search_batch`.
+            contents: As for `Client.search_batch`.
+
+        Returns:
+            One result per query, in their order.
+
+        Raises:
+            ClientError: The server refused a call or did not answer in time.
+        """
         results: list[SearchResult] = []
         for part, data in self.searches(queries, options, signature, contents):
             results += read_results(part, read_prediction(await self._call(PREDICT, data)))
         return results
 
     async def explain(self, query: str, options: SearchOptions | None = None) -> SearchResult:
-        """Finds documents, with their texts and which token answered which."""
+        """Finds documents, with their texts and which token answered which.
+
+        Args:
+            query: What to search for.
+            options: Parameters of the search; the model's defaults if None.
+
+        Returns:
+            The documents, best first, each with its `matches`.
+
+        Raises:
+            ClientError: The server refused the call or did not answer in time.
+        """
         return (await self.search_batch([query], options, "explain"))[0]
 
     async def predict(self, signature: str, inputs: Mapping[str, Value]) -> Prediction:
-        """Runs any signature."""
+        """Runs any signature.
+
+        Args:
+            signature: Its name, such as `encode_query`.
+            inputs: Values by the signature's input names.
+
+        Returns:
+            The outputs by name, and the version that answered.
+
+        Raises:
+            ClientError: The server refused the call or did not answer in time.
+
+        Example:
+            >>> answer = await client.predict("encode_query", {"query": ["highest mountain"]})
+            >>> answer.outputs["encodings"].shape
+        """
         return read_prediction(await self._call(PREDICT, self.predict_request(signature, inputs)))
 
     async def status(self) -> dict[int, str]:

@@ -56,7 +56,12 @@ _VALUES = {
 
 
 def fill_tensor(tensor: Any, value: Value) -> None:
-    """Writes a scalar or a list into a `TensorProto`: int32, float32, bool or string by its type."""
+    """Writes a scalar or a list into a `TensorProto`: int32, float32, bool or string by its type.
+
+    Args:
+        tensor: A `TensorProto` to fill.
+        value: A string, number or truth value, or a list of one of these.
+    """
     if isinstance(value, (str, bytes, bool, int, float)):
         values: list[Any] = [value]
     else:
@@ -105,6 +110,13 @@ def tensor_values(tensor: Any) -> tuple[tuple[int, ...], Sequence[Any]]:
 
 def split_strings(content: bytes, count: int) -> list[bytes]:
     """Reads strings from `tensor_content`: the length of each as a varint, then all of their bytes.
+
+    Args:
+        content: The raw bytes of a tensor of strings.
+        count: How many strings it holds.
+
+    Returns:
+        The strings, undecoded.
 
     Raises:
         ValueError: The content is not that of `count` strings.

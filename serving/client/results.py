@@ -107,7 +107,18 @@ def read_status(raw: bytes) -> dict[int, str]:
 
 
 def read_results(queries: Sequence[str], prediction: Prediction) -> list[SearchResult]:
-    """Takes an answer of `serving_default`, `search` or `explain` apart, one result per query."""
+    """Takes an answer of `serving_default`, `search` or `explain` apart, one result per query.
+
+    Args:
+        queries: The queries of the call, in their order.
+        prediction: What was answered.
+
+    Returns:
+        One result per query; places that no document filled are left out.
+
+    Raises:
+        ClientError: The signature does not return documents.
+    """
     outputs = prediction.outputs
     if "document_ids" not in outputs or "scores" not in outputs:
         raise ClientError(grpc.StatusCode.FAILED_PRECONDITION, "The signature does not return documents.")

@@ -144,7 +144,16 @@ class Index:
         return _answer(self._session, "explain", query, _parameters(locals()), to_explanation)
 
     def add(self, documents: Any, *, language: str | None = None, progress: bool = True) -> None:
-        """Adds documents; only an index made by `Model.index` can, see `LiveIndex.add`."""
+        """Adds documents; only an index made by `Model.index` can, see `LiveIndex.add`.
+
+        Args:
+            documents: As for `Model.index`.
+            language: Language of documents that name none.
+            progress: Whether to show progress.
+
+        Raises:
+            InputError: This index was opened from an export, which cannot change.
+        """
         self._refuse_change()
 
     def delete(self, ids: str | Sequence[str]) -> None:

@@ -66,7 +66,21 @@ def find_encoder(
     projection_seed: int | None = None,
     progress: bool = True,
 ) -> tuple[Path, str]:
-    """The encoder's directory that `load` would load, downloaded if need be, and what it is called."""
+    """Finds the directory of an encoder as `load` does, and downloads it if need be.
+
+    Args:
+        model: A directory, the name of a shipped model, or an id on the Hugging Face Hub; the default model
+            if None.
+        revision: Branch, tag or commit on the Hub.
+        projection_seed: Initialises a projection that a checkpoint of the Hub lacks.
+        progress: Whether to show progress.
+
+    Returns:
+        The encoder's directory, and what the model is called.
+
+    Raises:
+        InputError: Nothing by this name can be loaded.
+    """
     name = DEFAULT_MODEL if model is None else os.fspath(model)
     path = Path(name)
     if (path / MANIFEST_FILE).is_file():

@@ -104,12 +104,28 @@ def _inputs(signature: Signature, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_hits(query: str, answer: Answer) -> Hits:
-    """The documents of a query's answer."""
+    """The documents of a query's answer.
+
+    Args:
+        query: The query.
+        answer: Arrays of the signature `search`, of this query only.
+
+    Returns:
+        The documents that were found, best first.
+    """
     return Hits(query, tuple(_hit(answer, place) for place in _found(answer)))
 
 
 def to_explanation(query: str, answer: Answer) -> Explanation:
-    """The documents of a query's answer, with their matches."""
+    """The documents of a query's answer, with their matches.
+
+    Args:
+        query: The query.
+        answer: Arrays of the signature `explain`, of this query only.
+
+    Returns:
+        The documents that were found, each with the tokens that matched.
+    """
     return Explanation(
         query,
         tuple(ExplainedHit(_hit(answer, place), _matches(answer, place)) for place in _found(answer)),

@@ -41,12 +41,12 @@ def export_checkpoint(
         overwrite: Whether to replace a folder that exists.
         progress: Called with bytes written and bytes in all.
 
+    Raises:
+        InputError: The directory is not an encoder's, or `out` exists.
+
     Example:
         >>> export_checkpoint("encoders/xtr", "hugging_face/xtr")
         >>> # transformers.MT5EncoderModel.from_pretrained("hugging_face/xtr")
-
-    Raises:
-        InputError: The directory is no encoder's, or `out` exists.
     """
     directory = Path(directory)
     manifest = read_manifest(directory)

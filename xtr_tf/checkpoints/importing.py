@@ -70,11 +70,14 @@ def import_checkpoint(
         overwrite: Whether to replace a directory that exists.
         progress: Called with bytes written and bytes in all.
 
-    Example:
-        >>> import_checkpoint("downloads/mt5-base", "encoders/mt5-base", projection_seed=0)
+    Returns:
+        The shape of the encoder, and what was left out of the checkpoint.
 
     Raises:
         InputError: Something is missing, unknown, of the wrong shape or dtype; all of it is listed.
+
+    Example:
+        >>> import_checkpoint("downloads/mt5-base", "encoders/mt5-base", projection_seed=0)
     """
     checkpoint = open_checkpoint(source)
     plan = plan_import(

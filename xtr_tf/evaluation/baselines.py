@@ -51,7 +51,15 @@ class BM25:
             self._index.index(terms, show_progress=False)
 
     def search(self, queries: Sequence[Query], depth: int) -> Run:
-        """Finds the documents that share a term with each query, at most `depth` of them."""
+        """Finds the documents that share a term with each query, at most `depth` of them.
+
+        Args:
+            queries: What to search for.
+            depth: Documents ranked per query.
+
+        Returns:
+            The rankings.
+        """
         terms = [[] if self._is_empty else self._known(query.text) for query in queries]
         asked = [row for row, known in enumerate(terms) if known]
         depth = min(depth, len(self._ids))

@@ -68,7 +68,15 @@ MAX_TOKENS = 20_000_000
 
 
 def check_size(tokens: int, dataset: str) -> None:
-    """Raises `InputError` if this many tokens are too many to hold in memory."""
+    """Checks that the tokens of a corpus can be held in memory.
+
+    Args:
+        tokens: How many there are.
+        dataset: The corpus' name, for the message.
+
+    Raises:
+        InputError: There are more than `MAX_TOKENS`.
+    """
     if tokens > MAX_TOKENS:
         raise InputError(
             f"The corpus has more than {MAX_TOKENS:,} tokens, too many for exact search in memory; "

@@ -50,7 +50,17 @@ class EncoderModel:
     def evaluate(
         self, dataset: Dataset, documents: Sequence[Document], depth: int, settings: EvaluationSettings
     ) -> ModelResult:
-        """Runs f_XTR' and f_ColBERT on a dataset, and analyses a sample of its queries."""
+        """Runs f_XTR' and f_ColBERT on a dataset, and analyses a sample of its queries.
+
+        Args:
+            dataset: Queries and judgements.
+            documents: Its corpus, in order.
+            depth: Documents ranked per query.
+            settings: What is measured, and how.
+
+        Returns:
+            The runs by system, and what was analysed.
+        """
         started = time.perf_counter()
         corpus = self._encoder.encode_documents(documents, dataset.name)
         queries = self._encoder.encode_queries([query.text for query in dataset.queries])
@@ -160,7 +170,18 @@ class LoadedEncoder:
         return self._queries.encode(texts)
 
     def encode_documents(self, documents: Sequence[Document], dataset: str) -> CorpusTokens:
-        """The tokens of a corpus, in order."""
+        """The tokens of a corpus, in order.
+
+        Args:
+            documents: The corpus.
+            dataset: Its name, for messages.
+
+        Returns:
+            Vectors, and where each document begins.
+
+        Raises:
+            InputError: The corpus is too large to be held in memory.
+        """
         encoded = []
         tokens = 0
         with track("encode", len(documents), "documents") as progress:

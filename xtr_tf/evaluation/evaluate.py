@@ -45,6 +45,9 @@ def evaluate_model(
 
     Raises:
         InputError: A path is not what it should be; nothing is written then.
+
+    Example:
+        >>> report = evaluate_model("out/models/1", load_datasets(["examples/atlas"]), "out/report")
     """
     settings = settings or EvaluationSettings()
     out = Path(out)

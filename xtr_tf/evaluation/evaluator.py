@@ -81,7 +81,15 @@ class EvaluationSettings:
         require(0 < self.alpha <= 1, "`alpha` must be above 0 (XTR) and at most 1 (BM25).", self.alpha)
 
     def depth_for(self, documents: int, by_answers: bool) -> int:
-        """How deep to search a corpus of this many documents."""
+        """How deep to search a corpus of this many documents.
+
+        Args:
+            documents: How many documents the corpus has.
+            by_answers: Whether it is judged by answer strings.
+
+        Returns:
+            `depth` if it is set, else 1,000 for a large judged corpus and 100 for others.
+        """
         if self.depth:
             return self.depth
         return 1_000 if documents >= _DEEP_FROM_DOCUMENTS and not by_answers else 100
@@ -104,7 +112,17 @@ class Model(Protocol):
     def evaluate(
         self, dataset: Dataset, documents: Sequence[Document], depth: int, settings: EvaluationSettings
     ) -> ModelResult:
-        """Runs the model on a dataset."""
+        """Runs the model on a dataset.
+
+        Args:
+            dataset: Queries and judgements.
+            documents: Its corpus, in order.
+            depth: Documents ranked per query.
+            settings: What is measured, and how.
+
+        Returns:
+            The runs by system, and what was analysed.
+        """
 
 
 class Evaluator:

@@ -206,7 +206,15 @@ class Similarities:
 
 
 def empty_ranking(queries: int, depth: int) -> Ranking:
-    """A ranking without results, to be filled."""
+    """A ranking without results, to be filled.
+
+    Args:
+        queries: Number of rows.
+        depth: Documents per row.
+
+    Returns:
+        `[queries, depth]` ordinals of -1 and scores of `-inf`.
+    """
     return Ranking(np.full((queries, depth), -1), np.full((queries, depth), -np.inf, np.float32))
 
 

@@ -47,7 +47,17 @@ class IndexModel:
     def evaluate(
         self, dataset: Dataset, documents: Sequence[Document], depth: int, settings: EvaluationSettings
     ) -> ModelResult:
-        """Searches the index for a dataset's queries."""
+        """Searches the index for a dataset's queries.
+
+        Args:
+            dataset: Queries and judgements.
+            documents: Its corpus, in order.
+            depth: Documents ranked per query.
+            settings: What is measured, and how.
+
+        Returns:
+            The runs by system, and what was analysed.
+        """
         started = time.perf_counter()
         alpha = self._model.default_alpha
         asked = (dataset.queries, depth, settings.k_prime, settings.token_weights or None)
@@ -186,7 +196,18 @@ class ExportedModel:
         )
 
     def encode_documents(self, documents: Sequence[Document], dataset: str) -> CorpusTokens:
-        """The vectors of a corpus, in order; documents longer than the model takes are cut."""
+        """The vectors of a corpus, in order; documents longer than the model takes are cut.
+
+        Args:
+            documents: The corpus.
+            dataset: Its name, for messages.
+
+        Returns:
+            Vectors, and where each document begins.
+
+        Raises:
+            InputError: The corpus is too large to be held in memory.
+        """
         texts = [document.full_text for document in documents]
         encoded = self._encode("encode_document", "document", texts, _DOCUMENTS_AT_ONCE, dataset)
         lengths = np.array([len(vectors) for vectors in encoded])

@@ -49,6 +49,13 @@ def metrics_for(by_answers: bool, depth: int) -> tuple[str, ...]:
     Args:
         by_answers: Whether the dataset is judged by answer strings.
         depth: Documents of each query; a metric that looks further is left out.
+
+    Returns:
+        Names from `METRICS`.
+
+    Example:
+        >>> metrics_for(by_answers=True, depth=50)
+        ('Top-20',)
     """
     names = ANSWER_METRICS if by_answers else JUDGED_METRICS
     return tuple(name for name in names if depth >= cutoff(name))
@@ -109,6 +116,13 @@ _BOUNDARIES = _WordBoundaries()
 
 def contains_answer(text: str, answers: Iterable[str]) -> bool:
     """Whether the words of any of `answers` occur in `text` one after the other.
+
+    Args:
+        text: Where to look.
+        answers: Answers, of which one is enough; case, accents and punctuation do not matter.
+
+    Returns:
+        Whether one of them is there.
 
     Example:
         >>> contains_answer("He was born in New York City.", ["new york"])

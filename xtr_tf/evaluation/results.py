@@ -150,6 +150,14 @@ def file_name(dataset: str) -> str:
 def read_values(path: Path, queries: Sequence[str], system: str = "xtr") -> Values:
     """Reads one system's values of some queries from what `write_queries` wrote.
 
+    Args:
+        path: The file.
+        queries: Ids, which decide the order of the values.
+        system: The system's key in the report.
+
+    Returns:
+        `[queries]` float64 by metric.
+
     Raises:
         InputError: There is no such file, or it lacks a query.
     """

@@ -61,7 +61,20 @@ def bootstrap(
 
 
 def interval(replicates: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """The percentile interval of `[samples, ...]` replicates: its two ends."""
+    """The percentile interval of `[samples, ...]` replicates: its two ends.
+
+    Args:
+        replicates: `[samples, ...]`, such as means of bootstrap samples.
+        level: The share of samples that lies within.
+
+    Returns:
+        The lower and the upper end, each of the shape of a sample.
+
+    Example:
+        >>> low, high = interval(np.arange(101.0), level=0.5)
+        >>> float(low), float(high)
+        (25.0, 75.0)
+    """
     tail = (1 - level) / 2
     low, high = np.quantile(replicates, [tail, 1 - tail], axis=0)
     return low, high
@@ -92,7 +105,19 @@ def randomisation(
 
 
 def p_value(observed: float, replicates: np.ndarray) -> float:
-    """The two-sided p-value of an observed mean difference among `randomisation` replicates."""
+    """The two-sided p-value of an observed mean difference among `randomisation` replicates.
+
+    Args:
+        observed: The mean difference.
+        replicates: `[samples]`, the mean differences with randomly swapped signs.
+
+    Returns:
+        The share of replicates that are at least as extreme, the observed one included.
+
+    Example:
+        >>> p_value(1.0, np.array([0.5, -0.5, 0.2]))
+        0.25
+    """
     # Swapping back to the very values observed must count as such, whatever the order of the sums.
     extreme = np.abs(replicates) >= abs(observed) - 1e-12
     return float((1 + np.count_nonzero(extreme)) / (1 + len(replicates)))

@@ -63,7 +63,16 @@ class Cell:
         return dict(zip(self.values, drawn.T, strict=True))
 
     def swapped(self, metric: str, system: str, other: str) -> np.ndarray:
-        """`[samples]` differences between two systems if neither were better."""
+        """`[samples]` differences between two systems if neither were better.
+
+        Args:
+            metric: A name from `METRICS`.
+            system: One system.
+            other: The other.
+
+        Returns:
+            `[samples]` float64.
+        """
         differences = self.values[system, metric] - self.values[other, metric]
         return randomisation(differences, self.groups, seed=self._own_seed)
 

@@ -220,5 +220,19 @@ def xtr_flops(query_tokens: float, k_prime: float, retrieved_tokens: float) -> f
 
 
 def gathered_bytes(query_tokens: float, k_prime: float, document_tokens: float, dim: float) -> float:
-    """Memory that f_ColBERT reads for a query, float32 vectors of n k' documents, and f_XTR' does not."""
+    """Memory that f_ColBERT reads for a query, float32 vectors of n k' documents, and f_XTR' does not.
+
+    Args:
+        query_tokens: n, tokens of a query.
+        k_prime: k', tokens that each of them retrieves.
+        document_tokens: m, tokens of a document.
+        dim: d, the width of a token vector.
+
+    Returns:
+        Bytes.
+
+    Example:
+        >>> gathered_bytes(16, 1_000, 55, 128) / 1e6  # the paper's 450 MB
+        450.56
+    """
     return 4 * query_tokens * k_prime * document_tokens * dim

@@ -24,7 +24,19 @@ _MAX_ROUNDS = 4
 
 
 def parallel_weight(threshold: float, dim: int) -> float:
-    """Returns eta for vectors of unit length, where inner products above `threshold` matter."""
+    """Returns eta for vectors of unit length, where inner products above `threshold` matter.
+
+    Args:
+        threshold: Inner product from which errors matter, from 0 to below 1.
+        dim: Width of a vector.
+
+    Returns:
+        How much more an error along a vector counts than one across it, eta of Guo et al. (2020).
+
+    Example:
+        >>> round(parallel_weight(0.2, 128), 2)
+        5.29
+    """
     return (dim - 1) * threshold**2 / (1 - threshold**2)
 
 
@@ -59,7 +71,17 @@ def encode(
 def decode(
     codes: np.ndarray, centres: np.ndarray, leaf_of_token: np.ndarray, codebook: np.ndarray
 ) -> np.ndarray:
-    """Returns the vectors `[tokens, dim]` float32 that codes stand for."""
+    """Returns the vectors `[tokens, dim]` float32 that codes stand for.
+
+    Args:
+        codes: `[tokens, blocks]` uint8.
+        centres: `[leaves, dim]` float32.
+        leaf_of_token: `[tokens]` int32.
+        codebook: `[blocks, 16, dims_per_block]` float32.
+
+    Returns:
+        `[tokens, dim]` float32.
+    """
     blocks = np.arange(len(codebook))
     return centres[leaf_of_token] + codebook[blocks, codes].reshape(len(codes), -1)
 

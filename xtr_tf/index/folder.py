@@ -165,6 +165,18 @@ def create_array(folder: Path, name: str, shape: tuple[int, ...], dtype: np.dtyp
     """A new `{name}.npy`, mapped to memory so that it need not fit there; the caller flushes it.
 
     The space is taken at once: a mapped page that finds none when it is written kills the process.
+
+    Args:
+        folder: Of the index.
+        name: Of the array, without suffix.
+        shape: Its shape.
+        dtype: Its type.
+
+    Returns:
+        The array, zeros.
+
+    Raises:
+        OSError: The disk is full.
     """
     path = folder / f"{name}.npy"
     array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
@@ -175,5 +187,11 @@ def create_array(folder: Path, name: str, shape: tuple[int, ...], dtype: np.dtyp
 
 
 def save_array(folder: Path, name: str, array: np.ndarray) -> None:
-    """Writes a whole `{name}.npy`."""
+    """Writes a whole `{name}.npy`.
+
+    Args:
+        folder: Of the index.
+        name: Of the array, without suffix.
+        array: What to write.
+    """
     np.save(folder / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)

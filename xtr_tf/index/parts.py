@@ -54,7 +54,15 @@ class IndexingJob:
         return trained_quantizer(TokenIndex.open(self.part(self.trained_part)))
 
     def run(self, shard: int, quantizer: TokenQuantizer | None) -> dict[str, int]:
-        """Makes sure that a shard's part is built."""
+        """Makes sure that a shard's part is built.
+
+        Args:
+            shard: Its number.
+            quantizer: Leaves and codebooks that all parts share; None for an exact index.
+
+        Returns:
+            `tokens_indexed`, to be summed over shards.
+        """
         if not self.part(shard).exists():
             source = TokenVectors.open(self.vectors).part(shard, shard + 1)
             build_index(source, self.part(shard), self.config, quantizer, is_part=True)

@@ -44,7 +44,15 @@ class TokenQuantizer:
         return nearest_centres(vectors.astype(np.float32, copy=False), self.centres).astype(self.leaf_dtype)
 
     def encode(self, vectors: np.ndarray, leaf_of_token: np.ndarray) -> np.ndarray:
-        """Returns packed 4-bit codes, `[tokens, ceil(blocks / 2)]` uint8."""
+        """Returns packed 4-bit codes, `[tokens, ceil(blocks / 2)]` uint8.
+
+        Args:
+            vectors: `[tokens, dim]` float32.
+            leaf_of_token: `[tokens]` int32.
+
+        Returns:
+            `[tokens, ceil(blocks / 2)]` uint8, two codes per byte.
+        """
         from xtr_tf.index import anisotropic
 
         codes = anisotropic.encode(vectors, self.centres, leaf_of_token, self.codebook, self.threshold)

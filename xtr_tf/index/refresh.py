@@ -78,11 +78,17 @@ def refresh_index(
         add: New and changed documents: a corpus' path, documents, or a directory of token vectors.
         delete: Ids of documents to leave out.
         model: The encoder, to encode a corpus with.
-        language: Of documents of that corpus that do not name one; as for the last version if None.
+        language: Language of documents of that corpus that name none; as for the last version if None.
         runner: What encodes it.
+
+    Returns:
+        What changed, and whether new leaves should be trained.
 
     Raises:
         InputError: If anything given cannot be used; nothing is left behind.
+
+    Example:
+        >>> refresh_index("index", "vectors", "index-2", "vectors-2", add="new.jsonl", model="encoders/mine")
     """
     started = time.monotonic()
     last, base = TokenIndex.open(index), TokenVectors.open(vectors)

@@ -37,7 +37,15 @@ EXACT_TOKENS = 200_000
 
 
 def with_kind(config: IndexConfig, num_tokens: int) -> IndexConfig:
-    """The configuration with its kind decided, where it leaves that open."""
+    """The configuration with its kind decided, where it leaves that open.
+
+    Args:
+        config: The configuration.
+        num_tokens: Tokens to index.
+
+    Returns:
+        The same, or one of kind `exact` or `scann` if it was `auto`.
+    """
     if config.kind != "auto":
         return config
     return dataclasses.replace(config, kind="exact" if num_tokens <= EXACT_TOKENS else "scann")
@@ -49,5 +57,13 @@ def number_of_leaves(num_tokens: int) -> int:
 
 
 def sample_size(num_tokens: int, num_leaves: int) -> int:
-    """Returns how many tokens the centres and codebooks are trained on."""
+    """Returns how many tokens the centres and codebooks are trained on.
+
+    Args:
+        num_tokens: Tokens to index.
+        num_leaves: Leaves to train.
+
+    Returns:
+        At least 16,384 tokens where there are as many.
+    """
     return min(num_tokens, max(SAMPLE_PER_LEAF * num_leaves, 16_384))

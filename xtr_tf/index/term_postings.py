@@ -58,7 +58,18 @@ class TermPostings(NamedTuple):
 
     @classmethod
     def of(cls, documents: Sequence[DocumentRecord], lexical: str) -> TermPostings:
-        """The postings of documents, in memory."""
+        """The postings of documents, in memory.
+
+        Args:
+            documents: Documents with their texts.
+            lexical: `words` or `ngrams`.
+
+        Returns:
+            The postings.
+
+        Raises:
+            InputError: A document has no text.
+        """
         with tempfile.TemporaryDirectory(prefix="xtr_tf-") as work:
             folder = Path(work) / "index"
             folder.mkdir()
@@ -84,7 +95,15 @@ class TermPostings(NamedTuple):
 
 
 def inverse_frequency(documents: np.ndarray | int, num_documents: int) -> np.ndarray:
-    """Idf of terms that this many documents have."""
+    """Idf of terms that this many documents have.
+
+    Args:
+        documents: How many documents have a term, one or several numbers.
+        num_documents: Documents in all.
+
+    Returns:
+        BM25's inverse document frequency of each.
+    """
     return np.log1p((num_documents - documents + 0.5) / (documents + 0.5))
 
 

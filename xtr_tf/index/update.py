@@ -65,7 +65,16 @@ def update_index(
 
 
 def check_belongs(index: TokenIndex, vectors: TokenVectors, kept: np.ndarray) -> None:
-    """Raises `InputError` unless `vectors` begin with the documents of `index` that are kept."""
+    """Checks that token vectors are those of an index.
+
+    Args:
+        index: The index.
+        vectors: The token vectors.
+        kept: `[documents]` bool: those of the index that the vectors begin with.
+
+    Raises:
+        InputError: They are of another encoder or of other documents.
+    """
     check_encoder(index.encoder_fingerprint, vectors.encoder_fingerprint)
     counts = np.diff(index.document_offsets)
     stay = int(np.count_nonzero(kept)) if len(kept) == len(counts) else -1
@@ -77,7 +86,15 @@ def check_belongs(index: TokenIndex, vectors: TokenVectors, kept: np.ndarray) ->
 
 
 def check_encoder(expected: str, actual: str) -> None:
-    """Raises `InputError` unless both are fingerprints of one encoder."""
+    """Checks that two fingerprints are of one encoder.
+
+    Args:
+        expected: Of the index.
+        actual: Of what is to be added.
+
+    Raises:
+        InputError: They differ.
+    """
     if expected != actual:
         raise InputError(
             "An index takes only vectors of its own encoder; encode with that one or build a new index. "
@@ -150,7 +167,16 @@ def drift(quantizer: TokenQuantizer, vectors: TokenVectors, stay: int, seed: int
 
 
 def advice(state: TrainingState, num_tokens: int, drift_ratio: float) -> str:
-    """Why new leaves should be trained, or "" if they need not be."""
+    """Why new leaves should be trained, or "" if they need not be.
+
+    Args:
+        state: What the leaves were trained on.
+        num_tokens: Tokens of the index now.
+        drift_ratio: Mean squared distance of new tokens from their centres, divided by that of the others.
+
+    Returns:
+        A phrase, or "".
+    """
     growth = num_tokens / state.trained_tokens
     if not 1 / GROWTH_LIMIT <= growth <= GROWTH_LIMIT:
         return f"the index has {growth:.2f} times the tokens its leaves were trained for"

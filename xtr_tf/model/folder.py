@@ -253,6 +253,11 @@ def load_encoder(directory: str | Path, dtype: Dtype | None = None) -> tuple[Enc
 
     Raises:
         InputError: The directory is not an encoder's, is incomplete, or was changed.
+
+    Example:
+        >>> encoder, tokenizer = load_encoder("models/mxtr_tiny")
+        >>> encoder(tokenizer.tokenize_queries(tf.constant(["How deep is Lake Baikal?"]))).shape
+        TensorShape([1, 32, 128])
     """
     from safetensors import SafetensorError, safe_open
 

@@ -26,6 +26,13 @@ def differences(case: ReferenceCase, answer: Answer) -> list[str]:
 
     Documents may change places, and tokens at the cut-off of a query token may be others, where their scores
     are within the case's tolerance.
+
+    Args:
+        case: A request with its recorded answer and tolerance.
+        answer: What the model answered now.
+
+    Returns:
+        A phrase per difference; none if the answers agree.
     """
     missing = sorted(case.outputs.keys() - answer.keys())
     if missing:
@@ -51,7 +58,14 @@ _PADDING = {
 def without_padding(case: ReferenceCase, answer: Answer) -> dict[str, np.ndarray]:
     """Cuts what a larger batch added to an answer: padding up to its longest text and its largest `top_k`.
 
-    An array in which something else stands there is left as it is, and differs from the case's by its shape.
+    An array with anything else there is left as it is, and differs from the case's by its shape.
+
+    Args:
+        case: A request with its recorded answer.
+        answer: The part of a joined answer that belongs to it.
+
+    Returns:
+        The answer in the recorded shapes.
     """
     cut = {}
     for name, array in answer.items():

@@ -60,8 +60,15 @@ def assemble_retriever(
         keep_spans: Whether it carries pieces and spans of tokens, 12 bytes each, for explanations.
         metrics: Measured quality, for the card.
 
+    Returns:
+        The retriever, and a model card that says what it was made of.
+
     Raises:
         InputError: The parts were not made by or for one another.
+
+    Example:
+        >>> assembly = assemble_retriever("models/mxtr_tiny", "out/work/vectors", "out/work/index")
+        >>> export_retriever(assembly.retriever, "out/models", assembly.card)
     """
     manifest = read_manifest(Path(encoder_directory))
     corpus = TokenVectors.open(vectors_directory)
@@ -204,7 +211,16 @@ def _lexical_part(index: TokenIndex) -> LexicalPart | None:
 
 
 def check_origin(fingerprint: str, corpus: TokenVectors, index: TokenIndex) -> None:
-    """Raises `InputError` unless vectors and index come from the encoder of this fingerprint."""
+    """Checks that vectors and index come from the same encoder.
+
+    Args:
+        fingerprint: Of the encoder.
+        corpus: The token vectors.
+        index: Their index.
+
+    Raises:
+        InputError: They do not, or the index is of other vectors.
+    """
     made_by = {
         "encoder": fingerprint,
         "token vectors": corpus.encoder_fingerprint,

@@ -69,8 +69,14 @@ def build_parts(
         index_in_parts: Whether the runner also indexes, shard by shard.
         strict: Whether a corpus with records that are not documents is refused.
 
+    Returns:
+        The opened vectors and index, and the report of the encoding.
+
     Raises:
         InputError: If anything given cannot be used; what was finished is kept.
+
+    Example:
+        >>> built = build_parts("examples/atlas", "models/mxtr_tiny", "out/work")
     """
     vectors_folder, index_folder = Path(work) / "vectors", Path(work) / "index"
     report = encode_corpus(

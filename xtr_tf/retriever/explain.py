@@ -55,7 +55,16 @@ def _explain(retriever: Retriever, query: tf.Tensor, request: SearchRequest) -> 
 def describe_documents(
     retriever: Retriever, ranked: HybridDocuments, of_text: bool = True
 ) -> dict[str, tf.Tensor]:
-    """What searches return of the documents that were found; with both scores if queries came as text."""
+    """What searches return of the documents that were found; with both scores if queries came as text.
+
+    Args:
+        retriever: The retriever.
+        ranked: What it found.
+        of_text: Whether queries came as text.
+
+    Returns:
+        The outputs of a signature by name.
+    """
     both = {"xtr_scores": ranked.xtr_scores, "lexical_scores": ranked.lexical_scores}
     return {
         "scores": ranked.scores,

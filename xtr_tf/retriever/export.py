@@ -53,8 +53,14 @@ def export_retriever(
         version: Its number; the one after the largest in `base` if None.
         queries: Texts for warm-up and reference answers; titles of the corpus if None.
 
+    Returns:
+        The version's directory, and what the gate measured.
+
     Raises:
         InputError: The version exists, or the model did not pass; nothing is left behind.
+
+    Example:
+        >>> export_retriever(assembly.retriever, "out/models", assembly.card).directory
     """
     base = Path(base)
     with track("export", len(_STAGES), "stages") as progress, new_version(base, version) as (staging, final):

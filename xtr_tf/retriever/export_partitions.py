@@ -90,6 +90,9 @@ def export_partitions(
         version: Its number; the one after the largest of any partition if None.
         processes: Partitions to export at the same time; each takes the memory of its model several times.
 
+    Returns:
+        What `collection.json` holds.
+
     Raises:
         InputError: What is given does not belong together, a partition would be empty or too large, the
             version exists, or a partition did not pass the gate; nothing is left behind.

@@ -131,7 +131,15 @@ def changed_since_export(directory: Path) -> str:
 
 
 def problems_of(session: SavedModelSession, reference: Reference) -> Iterator[str]:
-    """Yields what is wrong with a loaded model, one phrase after the other, as its cases are replayed."""
+    """Yields what is wrong with a loaded model, one phrase after the other, as its cases are replayed.
+
+    Args:
+        session: The loaded model.
+        reference: Requests with the exporter's answers.
+
+    Yields:
+        Phrases; none if the model is right.
+    """
     recorded = {case.signature for case in reference.cases}
     for name in sorted(session.signatures.keys() - recorded):
         yield f"`{name}` has no reference answer"

@@ -67,7 +67,12 @@ class Reference:
 
 
 def write_reference(directory: Path, reference: Reference) -> None:
-    """Writes what a model is checked by."""
+    """Writes what a model is checked by.
+
+    Args:
+        directory: The version's directory.
+        reference: Requests, answers and tolerances.
+    """
     file = directory / REFERENCE_FILE
     file.parent.mkdir(exist_ok=True)
     content = {

@@ -188,7 +188,16 @@ def alike(values: tf.Tensor) -> bool:
 
 
 def require(condition: tf.Tensor, message: str, received: tf.Tensor) -> tf.Operation:
-    """An op that fails with `message` and the values received; make what depends on it wait for it."""
+    """An op that fails with `message` and the values received; make what depends on it wait for it.
+
+    Args:
+        condition: Scalar bool.
+        message: What must hold, ending in `Received:`.
+        received: What to show after it.
+
+    Returns:
+        The op.
+    """
     return tf.debugging.Assert(condition, [message, received], summarize=8)
 
 
@@ -198,7 +207,15 @@ def has_no_text(ids: tf.RaggedTensor) -> tf.Tensor:
 
 
 def require_text(ids: tf.RaggedTensor, what: str) -> tf.RaggedTensor:
-    """The same ids, which fail when run if a row has no text."""
+    """The same ids, which fail when run if a row has no text.
+
+    Args:
+        ids: `[batch, (tokens)]`.
+        what: What a row is, for the message, such as `query`.
+
+    Returns:
+        `ids`.
+    """
     without = has_no_text(ids)
     check = require(
         ~tf.reduce_any(without),

@@ -170,6 +170,10 @@ class Retriever(tf.Module):
     def find_tokens(self, queries: EncodedTexts, request: SearchRequest) -> TokenHits:
         """Searches the tokens of all queries, each among the documents that its filter lets pass.
 
+        Args:
+            queries: Vectors and mask of the queries.
+            request: k', leaves, filter and languages.
+
         Returns:
             Hits of the rows of `flatten_queries`.
         """
@@ -181,7 +185,16 @@ class Retriever(tf.Module):
         return self._search_tokens(rows, lengths, TokenRequest(request.k_prime, request.leaves, filters))
 
     def rank(self, hits: TokenHits, queries: EncodedTexts, request: SearchRequest) -> RankedDocuments:
-        """Scores the documents that own the hits."""
+        """Scores the documents that own the hits.
+
+        Args:
+            hits: Of `find_tokens`.
+            queries: Vectors and mask of the queries.
+            request: Parameters of the ranking.
+
+        Returns:
+            Ordinals and scores, best first.
+        """
         ranked = score_documents(
             hits,
             at_least_one_row(queries.mask),
@@ -197,7 +210,16 @@ class Retriever(tf.Module):
     def missing_similarities(
         self, hits: TokenHits, queries: EncodedTexts, request: SearchRequest
     ) -> tf.Tensor:
-        """m_i of every query token, `[rows]` float32."""
+        """m_i of every query token, `[rows]` float32.
+
+        Args:
+            hits: Of `find_tokens`.
+            queries: Vectors and mask of the queries.
+            request: The imputation and its constant.
+
+        Returns:
+            `[rows]` float32.
+        """
         return hits.missing_similarities(
             of_rows(request.imputation, queries.mask), of_rows(request.constant, queries.mask)
         )
@@ -217,7 +239,17 @@ class Retriever(tf.Module):
     def rank_hits(
         self, hits: TokenHits, queries: EncodedTexts, request: SearchRequest, texts: tf.Tensor | None
     ) -> HybridDocuments:
-        """Ranks the documents that own the hits, and those that BM25 finds; arguments as of `search`."""
+        """Ranks the documents that own the hits, and those that BM25 finds.
+
+        Args:
+            hits: Of `find_tokens`.
+            queries: Vectors and mask of the queries.
+            request: Parameters of the ranking.
+            texts: `[queries]` strings for BM25; None where queries came as vectors.
+
+        Returns:
+            Ordinals, best first, with the score and what it was made of.
+        """
         request = self._checked(request)
 
         def by_tokens() -> HybridDocuments:

@@ -56,7 +56,15 @@ def moved_by_ulps(vectors: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def moved_by(distance: float, vectors: np.ndarray) -> Iterator[np.ndarray]:
-    """The vectors again and again, each `distance` of its length away in some direction."""
+    """Yields the vectors several times, each moved by `distance` of its length in a random direction.
+
+    Args:
+        distance: Relative to the length of a vector.
+        vectors: `[..., dim]` float32.
+
+    Yields:
+        Arrays of the same shape.
+    """
     generator = np.random.default_rng(1)
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     for _ in range(_DRAWS):
@@ -129,7 +137,15 @@ def steadiness_of_rankings(
 
 
 def slack(dim: int, spread: float) -> float:
-    """The tolerance that follows from a measured spread of scores."""
+    """The tolerance that follows from a measured spread of scores.
+
+    Args:
+        dim: Width of a vector.
+        spread: How far scores moved when vectors were moved by their rounding.
+
+    Returns:
+        The largest difference of two scores that counts as equal.
+    """
     return rounding_of_scores(dim) + _MARGIN * spread
 
 

@@ -111,7 +111,15 @@ _BETWEEN = "\0"
 
 
 def joined_filters(filters: tf.Tensor, languages: tf.Tensor) -> tf.Tensor:
-    """`[queries]` filters and languages, or `[1]` for all, as one string each; "" where there is neither."""
+    """`[queries]` filters and languages, or `[1]` for all, as one string each; "" where there is neither.
+
+    Args:
+        filters: `[queries]` or `[1]` strings.
+        languages: `[queries]` or `[1]` strings, names between commas.
+
+    Returns:
+        `[queries]` or `[1]` strings.
+    """
     shape = tf.broadcast_dynamic_shape(tf.shape(filters), tf.shape(languages))
     filters, languages = tf.broadcast_to(filters, shape), tf.broadcast_to(languages, shape)
     either = (tf.strings.strip(filters) != "") | (tf.strings.strip(languages) != "")

@@ -98,7 +98,18 @@ def taught_gradients(
     seed: tf.Tensor,
     weight: float,
 ) -> tuple[tf.Tensor, list[Gradient]]:
-    """A replica's share of the distance from a teacher's vectors, and the gradients of `weight` times it."""
+    """A replica's share of the distance from a teacher's vectors, and the gradients of `weight` times it.
+
+    Args:
+        encode: From ids and a seed to vectors.
+        variables: What to differentiate by.
+        texts: Ids of texts, and the teacher's vectors of their tokens.
+        seed: Of dropout.
+        weight: Of the distance in the loss.
+
+    Returns:
+        The distance, and the gradients in the order of `variables`.
+    """
     replicas = tf.distribute.get_replica_context().num_replicas_in_sync
     with tf.GradientTape() as tape:
         distance = vector_distances(encode(texts.ids, seed), texts.targets) / replicas
@@ -107,7 +118,15 @@ def taught_gradients(
 
 
 def add(first: Gradient, second: Gradient) -> Gradient:
-    """The sum of two gradients of one variable; those of embeddings stay sparse."""
+    """The sum of two gradients of one variable; those of embeddings stay sparse.
+
+    Args:
+        first: One gradient.
+        second: The other, of the same kind.
+
+    Returns:
+        The sum.
+    """
     if isinstance(first, tf.IndexedSlices):
         return tf.IndexedSlices(
             tf.concat([first.values, second.values], axis=0),
@@ -177,7 +196,15 @@ def combine_duplicates(slices: tf.IndexedSlices) -> tf.IndexedSlices:
 
 
 def scale(gradient: Gradient, factor: float | tf.Tensor) -> Gradient:
-    """A gradient times a number."""
+    """A gradient times a number.
+
+    Args:
+        gradient: Dense or sparse.
+        factor: A number.
+
+    Returns:
+        The product, of the same kind.
+    """
     if isinstance(gradient, tf.IndexedSlices):
         return tf.IndexedSlices(gradient.values * factor, gradient.indices, gradient.dense_shape)
     return gradient * factor

@@ -54,7 +54,15 @@ class Health:
         self._norm = tf.function(lambda: tf.linalg.global_norm(weights), autograph=False)
 
     def check_step(self, step: int, metrics: dict[str, float]) -> None:
-        """Raises InputError if the loss or the gradient of a step is not finite."""
+        """Checks that the loss and the gradient of a step are finite.
+
+        Args:
+            step: Its number.
+            metrics: With `loss` and `gradient_norm`.
+
+        Raises:
+            InputError: One of them is not; the batch is kept for inspection.
+        """
         for name, what in (("loss", "The loss"), ("gradient_norm", "The gradient")):
             if not np.isfinite(metrics[name]):
                 self._end(step, f"{what} of step {step}", metrics[name])

@@ -71,7 +71,15 @@ class Hosts:
             )
 
     def require_same_step(self, step: int, folder: str) -> None:
-        """Refuses to begin at different steps, as processes do that see different folders."""
+        """Refuses to begin at different steps, as processes do that see different folders.
+
+        Args:
+            step: Where this process would begin.
+            folder: Of the run, for the message.
+
+        Raises:
+            InputError: Another process would begin elsewhere.
+        """
         steps = sorted(set(self.gather(step)))
         if len(steps) > 1:
             raise InputError(

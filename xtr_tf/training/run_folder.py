@@ -73,7 +73,12 @@ class RunRecord:
         self._write(path, yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
 
     def add_dev_metrics(self, step: int, metrics: dict[str, float]) -> None:
-        """Appends a step's metrics to `dev_metrics.jsonl`, leaving out any of later steps."""
+        """Appends a step's metrics to `dev_metrics.jsonl`, leaving out any of later steps.
+
+        Args:
+            step: Updates made so far.
+            metrics: By name.
+        """
         path = self._directory / "dev_metrics.jsonl"
         earlier = path.read_text().splitlines() if path.exists() else []
         lines = [line for line in earlier if json.loads(line)["step"] < step]
@@ -81,7 +86,12 @@ class RunRecord:
         self._write(path, "\n".join(lines) + "\n")
 
     def save_failed_batch(self, step: int, examples: list[str]) -> None:
-        """Keeps which examples ended a run in `failed_batch`."""
+        """Keeps which examples ended a run in `failed_batch`.
+
+        Args:
+            step: That failed.
+            examples: Ids of its examples.
+        """
         self._write(
             self.failed_batch, json.dumps({"step": step, "examples": examples}, ensure_ascii=False, indent=1)
         )
@@ -147,7 +157,12 @@ class CheckpointStore:
         self._options = options
 
     def save(self, step: int, metric: float = math.nan) -> None:
-        """Writes a checkpoint, replacing one of the same step, and removes those no longer kept."""
+        """Writes a checkpoint, replacing one of the same step, and removes those no longer kept.
+
+        Args:
+            step: Updates made so far.
+            metric: Of the development sets; NaN if it was not measured.
+        """
         with atomic_directory(self._directory / f"step_{step:09d}", overwrite=True) as staging:
             self._state.write(str(staging / _STATE), options=self._options)
             (staging / _INFO).write_text(json.dumps({"step": step, "metric": metric}))

@@ -153,12 +153,35 @@ class TrainingStep:
 
 
 def batch_size_per_replica(config: TrainingConfig, strategy: tf.distribute.Strategy) -> int:
-    """Queries of one replica."""
+    """Queries of one replica.
+
+    Args:
+        config: With the size of the global batch.
+        strategy: Of the run.
+
+    Returns:
+        Queries per replica.
+
+    Raises:
+        InputError: The batch cannot be divided evenly.
+    """
     return per_replica("training.batch_size", config.batch_size, strategy)
 
 
 def per_replica(setting: str, size: int, strategy: tf.distribute.Strategy) -> int:
-    """One replica's part of what a setting says of the global batch."""
+    """One replica's part of what a setting says of the global batch.
+
+    Args:
+        setting: Its key, for the message.
+        size: Of the global batch.
+        strategy: Of the run.
+
+    Returns:
+        The size per replica.
+
+    Raises:
+        InputError: It cannot be divided evenly.
+    """
     replicas = strategy.num_replicas_in_sync
     if size % replicas:
         raise InputError(f"`{setting}` must be a multiple of the {replicas} devices. Received: {size}.")

@@ -73,15 +73,21 @@ def encode_corpus(
         model: An encoder's directory.
         out: The directory to write; new, empty, or of an unfinished job.
         config: How to split, store and prune.
-        language: Of documents of a path that do not name one.
+        language: Language of documents of a path that name none.
         shard_characters: Text of a shard, which is the unit of work.
         reuse: An earlier directory; vectors of texts that have not changed are copied from it.
         runner: What runs the shards: `run_locally`, or a `BeamRunner`.
         on_progress: Called now and then while shards are encoded.
         strict: Whether a record that is not a document is refused before anything is encoded.
 
+    Returns:
+        What was written, and which records were left out.
+
     Raises:
         InputError: If anything given cannot be used; nothing finished is lost.
+
+    Example:
+        >>> encode_corpus("corpus.jsonl", "models/mxtr_tiny", "out/vectors").manifest.num_documents
     """
     encoder = read_manifest(Path(model))
     config = (config or EncodingConfig()).resolved(encoder.tokenizer.document_length)

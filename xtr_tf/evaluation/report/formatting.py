@@ -52,7 +52,16 @@ def signed_points(value: float) -> str:
 
 
 def between(low: float, high: float, signed: bool = False) -> str:
-    """The ends of an interval: `63.1 to 69.0`."""
+    """The ends of an interval: `63.1 to 69.0`.
+
+    Args:
+        low: The lower end, from 0 to 1.
+        high: The upper end.
+        signed: Whether to write signs.
+
+    Returns:
+        The interval in points.
+    """
     form = signed_points if signed else points
     return f"{form(low)} to {form(high)}"
 
@@ -108,13 +117,31 @@ def system_labels(content: Mapping[str, Any]) -> dict[str, str]:
 
 
 def figure(row: Mapping[str, Any], system: str, metric: str) -> Mapping[str, float] | None:
-    """One figure of a row of a report's content, or None."""
+    """One figure of a row of a report's content, or None.
+
+    Args:
+        row: A dataset or an average of a report's content.
+        system: The system's key.
+        metric: A name from `METRICS`.
+
+    Returns:
+        The value with the ends of its interval, or None if it was not measured.
+    """
     measured: Mapping[str, float] | None = row["figures"].get(system, {}).get(metric)
     return measured
 
 
 def best_systems(row: Mapping[str, Any], systems: list[str], metric: str) -> set[str]:
-    """Those of `systems` with the best figure as it is printed."""
+    """Those of `systems` with the best figure as it is printed.
+
+    Args:
+        row: A dataset or an average of a report's content.
+        systems: Keys of the systems to compare.
+        metric: A name from `METRICS`.
+
+    Returns:
+        The keys of the best; several if they print the same.
+    """
     figures = {system: figure(row, system, metric) for system in systems}
     values = {system: points(measured["value"]) for system, measured in figures.items() if measured}
     best = max(values.values(), key=float, default="")

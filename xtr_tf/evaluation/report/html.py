@@ -97,7 +97,12 @@ def _card(title: str, value: str, unit: str, detail: str, verdict: str = "") -> 
 
 
 def write_report(folder: Path, content: Mapping[str, Any]) -> None:
-    """Writes all three forms of a report into a folder."""
+    """Writes all three forms of a report into a folder.
+
+    Args:
+        folder: An existing folder.
+        content: What `report.json` holds.
+    """
     data = json.dumps(content, ensure_ascii=False, indent=1)
     (folder / "report.json").write_text(f"{data}\n", encoding="utf-8")
     # The other two are made from what was written, so that an old report can be rendered again.

@@ -129,7 +129,15 @@ def draw_plots(content: Content) -> dict[str, str]:
 
 
 def quality_plot(content: Content, metric: str) -> str:
-    """Figures of all systems on every dataset reported with `metric`, with their intervals."""
+    """Figures of all systems on every dataset reported with `metric`, with their intervals.
+
+    Args:
+        content: Of the report.
+        metric: A name from `METRICS`.
+
+    Returns:
+        The picture as SVG.
+    """
     rows = [row for row in (*content["datasets"], *content["averages"]) if row["metric"] == metric]
     systems = [system for system in content["systems"] if system["key"] in SYSTEM_STYLES]
     with new_figure(height=0.9 + 0.3 * len(rows)) as (figure, axes):
@@ -184,7 +192,17 @@ def _draw_intervals(axes: Any, figures: Sequence[tuple[float, Content]], **style
 
 
 def rank_plot(analyses: Sequence[Content], key: str, name: str, what: str) -> str:
-    """The probability that a retrieved token is `what`, by its rank; the mean stands out."""
+    """The probability that a retrieved token is `what`, by its rank; the mean stands out.
+
+    Args:
+        analyses: Token analyses, one per dataset.
+        key: Of the curve in an analysis.
+        name: Of the vertical axis.
+        what: What a token may be, for the description.
+
+    Returns:
+        The picture as SVG.
+    """
     ranks = min(len(analysis[key]) for analysis in analyses)
     curves = 100 * np.array([analysis[key][:ranks] for analysis in analyses])
     positions = np.arange(1, ranks + 1)

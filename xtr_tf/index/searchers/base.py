@@ -216,7 +216,15 @@ class LeafRule:
     tokens_per_k_prime: float
 
     def leaves_to_search(self, requested: tf.Tensor, k_prime: tf.Tensor) -> tf.Tensor:
-        """Returns a scalar int32 from 1 to `num_leaves`, for scalars int32; a request of 0 is none."""
+        """Returns a scalar int32 from 1 to `num_leaves`, for scalars int32; a request of 0 is none.
+
+        Args:
+            requested: Scalar int32; 0 leaves it to the rule.
+            k_prime: Scalar int32.
+
+        Returns:
+            Scalar int32.
+        """
         per_k_prime = self.tokens_per_k_prime * self.num_leaves / self.num_tokens
         needed = tf.cast(tf.math.ceil(tf.cast(k_prime, tf.float32) * per_k_prime), tf.int32)
         by_rule = tf.maximum(needed, round(self.share * self.num_leaves))

@@ -217,7 +217,15 @@ class _ScannResource(tf.saved_model.experimental.TrackableResource):
 
 
 def unpacked(codes: tf.Tensor, blocks: int) -> tf.Tensor:
-    """Codes of `[tokens, ceil(blocks / 2)]` bytes, two in each: `[tokens, blocks]` uint8."""
+    """Codes of `[tokens, ceil(blocks / 2)]` bytes, two in each: `[tokens, blocks]` uint8.
+
+    Args:
+        codes: `[tokens, ceil(blocks / 2)]` uint8.
+        blocks: Codes per token.
+
+    Returns:
+        `[tokens, blocks]` uint8, from 0 to 15.
+    """
     low, high = tf.bitwise.bitwise_and(codes, 15), tf.bitwise.right_shift(codes, 4)
     return tf.reshape(tf.stack([low, high], axis=-1), [tf.shape(low)[0], -1])[:, :blocks]
 
@@ -230,6 +238,16 @@ def scann_config(num_tokens: int, dim: int, num_leaves: int, dims_per_block: int
     """Returns the serialised configuration of a tree with 4-bit hashing of residuals.
 
     Neighbours and leaves in it are defaults only: every search gives its own.
+
+    Args:
+        num_tokens: Tokens of the index.
+        dim: Width of a vector.
+        num_leaves: Leaves of the tree.
+        dims_per_block: Dimensions that share a code.
+        reordering: Whether hits are scored again by int8 vectors.
+
+    Returns:
+        A serialised `ScannConfig`.
     """
     builder = ScannBuilder(np.empty((0, dim), np.float32), min(10, num_tokens), "dot_product")
     builder.params["extra"] = {"mutable": False}

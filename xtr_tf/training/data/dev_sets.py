@@ -48,6 +48,13 @@ class DevSet(NamedTuple):
 def open_dev_sets(config: DataConfig, tokenizer: Tokenizer) -> list[DevSet]:
     """Opens the development sets of a run.
 
+    Args:
+        config: With the sources `dev`.
+        tokenizer: Of the run.
+
+    Returns:
+        Every set, tokenized and in memory.
+
     Raises:
         InputError: A set cannot be read, or has no documents or no judged queries.
     """

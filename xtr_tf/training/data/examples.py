@@ -207,12 +207,38 @@ class FileSource:
 
 
 def parse_jsonl(line: bytes, language: str) -> TrainingExample:
-    """Parses a JSON object, see `TrainingExample.from_json`."""
+    """Parses a JSON object, see `TrainingExample.from_json`.
+
+    Args:
+        line: One line of a file.
+        language: Used where the record names none.
+
+    Returns:
+        The example.
+
+    Raises:
+        ValueError: It is not one; the message says why.
+    """
     return TrainingExample.from_json(parse_object(line), language)
 
 
 def parse_tsv(line: bytes, language: str) -> TrainingExample:
-    """Parses `query, positive[, negative ...]`, separated by tabs, such as MS MARCO's triples."""
+    r"""Parses `query, positive[, negative ...]`, separated by tabs, such as MS MARCO's triples.
+
+    Args:
+        line: One line of a file.
+        language: Of the example.
+
+    Returns:
+        The example.
+
+    Raises:
+        ValueError: The line has fewer than two fields, or an empty one.
+
+    Example:
+        >>> parse_tsv(b"deepest lake\tBaikal is 1,642 m deep.", "en").query
+        'deepest lake'
+    """
     fields = decode(line).split("\t")
     if len(fields) < 2:
         raise ValueError("the line has fewer than two fields separated by tabs")

@@ -55,6 +55,15 @@ def with_hard_negatives(dataset: Dataset, folder: Path, split: str, bad_records:
 
     They come from `qidpidtriples.SPLIT*.tsv` (query, positive, negative ids), and from
     `*hard-negatives*.jsonl*` with objects `{"qid", "neg": {"system": [ids]}}`, where there.
+
+    Args:
+        dataset: Of an MS MARCO folder.
+        folder: The folder.
+        split: Which queries.
+        bad_records: Told of lines that cannot be read.
+
+    Returns:
+        The dataset with further judgements.
     """
     judgements = {query: dict(grades) for query, grades in dataset.judgements.items()}
     for path in sorted(folder.glob(f"qidpidtriples.{split}*.tsv*")):

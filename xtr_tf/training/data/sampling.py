@@ -155,7 +155,12 @@ class TrainingData:
         return f"{source.name}: {example.id or example.query}"
 
     def batch(self, position: int, size: int) -> TextBatch:
-        """The `size` examples from a position of the stream on."""
+        """The `size` examples from a position of the stream on.
+
+        Args:
+            position: In the stream, from 0.
+            size: How many.
+        """
         places = self._sampler(np.arange(position, position + size))
         rows = [self._choose(int(index), int(visit)) for index, visit in zip(*places, strict=True)]
         columns = range(1 + self.hard_negatives)

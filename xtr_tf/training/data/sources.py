@@ -21,7 +21,18 @@ from xtr_tf.training.data.teacher_scores import ScoredSource
 
 
 def open_source(config: SourceConfig, bad_records: BadRecords) -> list[ExampleSource]:
-    """Opens training examples; a folder of several languages gives several sources."""
+    """Opens training examples; a folder of several languages gives several sources.
+
+    Args:
+        config: Path, format, split and language.
+        bad_records: Told of records that cannot be used.
+
+    Returns:
+        The sources, one per language of a MIRACL folder.
+
+    Raises:
+        InputError: The path or the format cannot be used.
+    """
     sources = _open(config, bad_records)
     if not config.teacher_scores:
         return sources
@@ -52,6 +63,13 @@ def open_datasets(config: SourceConfig, bad_records: BadRecords) -> list[Dataset
 
     A BEIR, MS MARCO or MIRACL folder brings its corpus; of any other training data the corpus is the
     documents of its examples.
+
+    Args:
+        config: Path, format, split and language.
+        bad_records: Told of records that cannot be used.
+
+    Returns:
+        The datasets, one per language of a MIRACL folder.
     """
     format_, paths = _recognise(config)
     if format_ in FORMATS:

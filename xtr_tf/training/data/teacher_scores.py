@@ -57,7 +57,18 @@ class ScoredSource:
 
 
 def read_scores(path: Path, bad_records: BadRecords) -> Scores:
-    """Scores by document id, by query id; a first line without a number is a header."""
+    """Scores by document id, by query id; a first line without a number is a header.
+
+    Args:
+        path: Query id, document id and score between tabs.
+        bad_records: Told of lines that cannot be read.
+
+    Returns:
+        Scores by document id, by query id.
+
+    Raises:
+        InputError: There is no such file.
+    """
     if not path.is_file():
         raise InputError(
             f"A file of a teacher's scores does not exist; check `teacher_scores`. Received: {str(path)!r}."

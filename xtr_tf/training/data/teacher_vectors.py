@@ -138,7 +138,12 @@ class TaughtStream:
         self.dim = dim
 
     def texts(self, position: int, size: int) -> list[str]:
-        """The `size` texts from a position of the stream on."""
+        """The `size` texts from a position of the stream on.
+
+        Args:
+            position: In the stream, from 0.
+            size: How many.
+        """
         return [store.text(index) for store, index in self._visited(position, size)]
 
     def targets(self, position: int, starts: np.ndarray, limits: np.ndarray) -> np.ndarray:

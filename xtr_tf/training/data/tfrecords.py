@@ -88,6 +88,13 @@ def serialize_example(example: TrainingExample) -> bytes:
 def parse_example(record: bytes, language: str) -> TrainingExample:
     """Reads what `serialize_example` wrote.
 
+    Args:
+        record: A serialised `tf.train.Example`.
+        language: Used where the record names none.
+
+    Returns:
+        The example.
+
     Raises:
         ValueError: It is not such a record; the message says why.
     """

@@ -61,6 +61,13 @@ class TokenizedExample(NamedTuple):
 def read_tokenized(source: SourceConfig, tokenizer: TokenizerConfig) -> Iterator[TokenizedExample]:
     """Gives the examples of a tokenized set, one after the other.
 
+    Args:
+        source: A set of the format `tokenized`.
+        tokenizer: Whose lengths the examples must have.
+
+    Yields:
+        The examples.
+
     Raises:
         InputError: It has records of another kind, or of other lengths.
     """
