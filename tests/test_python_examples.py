@@ -94,10 +94,13 @@ def test_the_examples_of_the_library_run(name: str, docs_names: dict[str, Any]) 
 @pytest.mark.parametrize(
     "name",
     [
+        "xtr_tf.collections.document",
+        "xtr_tf.errors",
         "xtr_tf.evaluation.metrics",
         "xtr_tf.evaluation.statistics",
         "xtr_tf.evaluation.token_analysis",
         "xtr_tf.index.anisotropic",
+        "xtr_tf.scoring.reference",
         "xtr_tf.training.data.examples",
     ],
 )

@@ -75,7 +75,12 @@ _DOCUMENTS_FILE = "documents.txt.gz"
 
 
 def write_document_ids(model: Path, ids: Iterable[str]) -> None:
-    """Leaves in a model's artifact which documents it has, for those who compare it with a later one."""
+    """Leaves in a model's artifact which documents it has, for those who compare it with a later one.
+
+    Args:
+        model: The artifact's folder.
+        ids: Of its documents.
+    """
     lines = "".join(f"{json.dumps(own)}\n" for own in ids)
     Path(model, _DOCUMENTS_FILE).write_bytes(gzip.compress(lines.encode(), mtime=0))
 
@@ -110,7 +115,13 @@ def write_model_blessing(
 
 
 def write_infra_blessing(blessing: Artifact, blessed: bool, reasons: Sequence[str]) -> None:
-    """Fills an `InfraBlessing`."""
+    """Fills an `InfraBlessing`.
+
+    Args:
+        blessing: The artifact.
+        blessed: Whether the model passed.
+        reasons: Sentences.
+    """
     _write(blessing, _INFRA_FILES[blessed], blessed, reasons)
 
 

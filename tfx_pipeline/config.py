@@ -271,10 +271,18 @@ class PipelineConfig:
 def load_pipeline_config(path: str | Path | None, overrides: Sequence[str] = ()) -> PipelineConfig:
     """Reads a pipeline's configuration from a YAML file and `key=value` overrides.
 
+    Args:
+        path: Of the file; the defaults if None.
+        overrides: Such as `run.training.steps=20`.
+
+    Returns:
+        The configuration.
+
+    Raises:
+        InputError: The file, a key or a value cannot be used.
+
     Example:
-    ```python
-    config = load_pipeline_config("examples/configs/atlas_pipeline.yaml", ["run.training.steps=20"])
-    ```
+        >>> config = load_pipeline_config("examples/configs/atlas_pipeline.yaml", ["run.training.steps=20"])
     """
     return load_as(PipelineConfig, path, overrides)
 
@@ -285,10 +293,17 @@ def settings_to_json(settings: Any) -> str:
 
 
 def settings_from_json(section: type[Settings], text: str | None) -> Settings:
-    """The inverse of `settings_to_json`; empty text gives the defaults.
+    """The inverse of `settings_to_json`.
+
+    Args:
+        section: The settings class.
+        text: JSON; empty or None gives the defaults.
+
+    Returns:
+        The settings.
 
     Raises:
-        InputError: The text is not such an object; nothing unknown is passed over.
+        InputError: The text is not such an object, or has unknown keys.
     """
     try:
         content = json.loads(text or "{}")

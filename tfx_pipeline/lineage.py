@@ -159,12 +159,28 @@ class Lineage:
         return found
 
     def inputs(self, artifact: ArtifactRecord, key: str) -> list[ArtifactRecord]:
-        """What the maker of `artifact` was given under a key, such as `model`."""
+        """What the maker of `artifact` was given under a key, such as `model`.
+
+        Args:
+            artifact: The artifact.
+            key: Of the component's input.
+
+        Returns:
+            The artifacts.
+        """
         makers = self._executions_of([artifact.id], _OUTPUT_EVENTS)
         return self._artifacts_of(makers, _INPUT_EVENTS, key)
 
     def results(self, artifact: ArtifactRecord, key: str) -> list[ArtifactRecord]:
-        """What was made by those that were given `artifact` under a key, the newest last."""
+        """What was made by those that were given `artifact` under a key, the newest last.
+
+        Args:
+            artifact: The artifact.
+            key: Of the component's input.
+
+        Returns:
+            The artifacts.
+        """
         events = self._store.get_events_by_artifact_ids([artifact.id])
         users = {event.execution_id for event in events if event.type in _INPUT_EVENTS and _key(event) == key}
         return self._artifacts_of(users, _OUTPUT_EVENTS)

@@ -30,7 +30,11 @@ Dag = Literal["full", "refresh"]
 
 
 def check(config: PipelineConfig, dag: Dag = "full") -> None:
-    """Refuses a configuration that cannot run here.
+    """Checks that a pipeline can run here: paths, patterns, schemas, languages.
+
+    Args:
+        config: The configuration.
+        dag: `full` or `refresh`.
 
     Raises:
         InputError: With the first thing that is wrong, and the key to change.
@@ -88,8 +92,15 @@ def _matching(key: str, folder: str, pattern: str) -> list[Path]:
 def read_schema(config: PipelineConfig, kind: Literal["training", "corpus"]) -> Any:
     """The curated schema of an input; None if it is remote.
 
+    Args:
+        config: The configuration.
+        kind: Which input.
+
+    Returns:
+        A `schema_pb2.Schema`, or None.
+
     Raises:
-        InputError: It is not there, or is none.
+        InputError: The file is missing, or is not a schema.
     """
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2

@@ -124,7 +124,13 @@ class WorkArea:
             tf.io.gfile.rmtree(place)
 
     def remember(self, kind: str, key: str, places: dict[str, str]) -> None:
-        """Notes where finished work of a key lies, instead of what was noted before."""
+        """Notes where finished work of a key lies, instead of what was noted before.
+
+        Args:
+            kind: Of work.
+            key: Of what it was made from.
+            places: Folders by name.
+        """
         path = self._note(kind, key)
         tf.io.gfile.makedirs(posixpath.dirname(path))
         with tf.io.gfile.GFile(f"{path}.partial", "w") as file:
@@ -132,7 +138,15 @@ class WorkArea:
         tf.io.gfile.rename(f"{path}.partial", path, overwrite=True)
 
     def latest(self, kind: str, key: str) -> dict[str, str] | None:
-        """Where finished work of a key lies; None if there is none, or not any more."""
+        """Where finished work of a key lies; None if there is none, or not any more.
+
+        Args:
+            kind: Of work.
+            key: Of what it was made from.
+
+        Returns:
+            Folders by name, or None.
+        """
         path = self._note(kind, key)
         if not tf.io.gfile.exists(path):
             return None

@@ -85,7 +85,16 @@ class Unchanged:
 
 
 def find_unchanged(config: PipelineConfig, dag: Dag, database: Path) -> Unchanged | None:
-    """Compares what a run would be made from with the last one; None if it has to run."""
+    """Compares what a run would be made from with the last one; None if it has to run.
+
+    Args:
+        config: The configuration.
+        dag: `full` or `refresh`.
+        database: The metadata store.
+
+    Returns:
+        The version that the last run made of the same, or None.
+    """
     last = LastRun.read(Path(absolute(config.root)))
     if last is None or not database.is_file():
         return None
@@ -121,7 +130,15 @@ def _unchanged(config: PipelineConfig, lineage: Lineage, last: LastRun) -> Uncha
 
 
 def remember(config: PipelineConfig, dag: Dag, database: Path, version: int, outcome: Any) -> None:
-    """Notes what a run that reached its end was made from; `outcome` has its report and reasons."""
+    """Notes what a run that reached its end was made from; `outcome` has its report and reasons.
+
+    Args:
+        config: The configuration.
+        dag: `full` or `refresh`.
+        database: The metadata store.
+        version: What is in production after the run.
+        outcome: Its report and reasons.
+    """
     lineage = Lineage(database)
     content = run_key(config, "refresh", lineage)
     full = run_key(config, "full", lineage) if dag == "full" else ""
@@ -131,7 +148,16 @@ def remember(config: PipelineConfig, dag: Dag, database: Path, version: int, out
 
 
 def run_key(config: PipelineConfig, dag: Dag, lineage: Lineage) -> str:
-    """A hash of everything that a run depends on; empty if some of it cannot be seen from here."""
+    """A hash of everything that a run depends on; empty if some of it cannot be seen from here.
+
+    Args:
+        config: The configuration.
+        dag: `full` or `refresh`.
+        lineage: Of the metadata store.
+
+    Returns:
+        A hash, or "".
+    """
     folders = (config.training_data.folder, config.corpus.folder)
     if any(map(is_remote, (*folders, config.vocabulary, config.run.training.initial_encoder))):
         return ""

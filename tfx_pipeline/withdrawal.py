@@ -114,7 +114,12 @@ def reject(config: PipelineConfig, database: Path, number: int, because: str) ->
 
 
 def roll_back(config: PipelineConfig, database: Path, because: str) -> tuple[Version, int]:
-    """Withdraws the newest version, so that servers and the next run go on with the one before it.
+    """Withdraws the newest version, so that servers and the next run continue with the one before it.
+
+    Args:
+        config: The configuration.
+        database: The metadata store.
+        because: The reason, which `status` and `lineage` show.
 
     Returns:
         What was withdrawn, and the number of what is in production now.
@@ -138,6 +143,10 @@ def note_moved_directories(config: PipelineConfig, database: Path) -> list[str]:
     """Withdraws versions whose directories were moved away, and blesses again those that are back.
 
     A version is moved away to go back only if an older one is there; older ones may be deleted to save space.
+
+    Args:
+        config: The configuration.
+        database: The metadata store.
 
     Returns:
         A sentence each.

@@ -15,7 +15,21 @@ class InputError(ValueError):
 
 
 def require(condition: bool, message: str, received: Any) -> None:
-    """Raises `InputError` with `message` and what was received unless `condition` holds."""
+    """Raises `InputError` with `message` and what was received unless `condition` holds.
+
+    Args:
+        condition: What must hold.
+        message: A sentence that says so.
+        received: What was given instead.
+
+    Raises:
+        InputError: The condition does not hold.
+
+    Example:
+        >>> require(0 <= 2 <= 1, "`alpha` must be between 0 and 1.", 2)
+        Traceback (most recent call last):
+        xtr_tf.errors.InputError: `alpha` must be between 0 and 1. Received: 2.
+    """
     if not condition:
         raise InputError(f"{message} Received: {received!r}.")
 

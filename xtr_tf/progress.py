@@ -35,7 +35,13 @@ class Tracked:
             self._bars.advance(self._task, count)
 
     def update(self, done: float | None = None, total: float | None = None, note: str | None = None) -> None:
-        """Sets how many units are done, how many there are, or a word on how it goes, such as a loss."""
+        """Sets how many units are done, how many there are, or a word on how it goes, such as a loss.
+
+        Args:
+            done: Units that are done.
+            total: Units in all.
+            note: A few words.
+        """
         if self._bars is not None and self._task is not None:
             fields: dict[str, Any] = {} if note is None else {"note": note}
             self._bars.update(self._task, completed=done, total=total, **fields)
@@ -71,7 +77,17 @@ def track(what: str, total: float | None = None, unit: str = "", done: float = 0
 
 
 def tracked(items: Iterable[Item], what: str, total: float | None = None, unit: str = "") -> Iterator[Item]:
-    """Yields the items, counting each when the next one is asked for."""
+    """Yields the items, counting each when the next one is asked for.
+
+    Args:
+        items: What to count.
+        what: Is done, such as `encode`.
+        total: How many items there are, if known.
+        unit: What an item is called.
+
+    Yields:
+        The items.
+    """
     with track(what, total, unit) as progress:
         for item in items:
             yield item

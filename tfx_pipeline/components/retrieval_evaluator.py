@@ -144,7 +144,15 @@ class RetrievalEvaluator(base_beam_component.BaseBeamComponent):
 
 
 def bounded(settings: QualitySettings, documents: int) -> tuple[QualitySettings, str]:
-    """The settings for a corpus of this many documents, and a sentence about what they leave out."""
+    """The settings for a corpus of this many documents, and a sentence about what they leave out.
+
+    Args:
+        settings: As configured.
+        documents: Of the corpus.
+
+    Returns:
+        The settings without BM25 for a corpus that is too large, and a sentence that says so, or "".
+    """
     if not settings.bm25 or documents <= settings.bm25_documents:
         return settings, ""
     sentence = (

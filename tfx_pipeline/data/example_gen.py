@@ -163,7 +163,16 @@ class CorpusExecutor(RecordingExecutor):
 
 
 def read_corpus_file(file: str, base: str, fields: Mapping[str, str] | None = None) -> Iterator[bytes]:
-    """The documents of one file, `file` being relative to `base`, with the fields that are declared."""
+    """The documents of one file, `file` being relative to `base`, with the fields that are declared.
+
+    Args:
+        file: Relative to `base`.
+        base: The input's folder, local or remote.
+        fields: Names and types of further fields.
+
+    Yields:
+        Serialised `tf.train.Example`s.
+    """
     from xtr_tf.collections.corpus import CorpusReader
 
     with local_files(base, [file]) as local:

@@ -51,7 +51,15 @@ def companions(file: str) -> list[str]:
 
 
 def matching_files(folder: str | Path, pattern: str) -> list[Path]:
-    """The files of a pattern, of the latest span and version if it has them."""
+    """The files of a pattern, of the latest span and version if it has them.
+
+    Args:
+        folder: The input's folder.
+        pattern: Relative to it; may have `{SPAN}`, `{VERSION}` and wildcards.
+
+    Returns:
+        The files, sorted.
+    """
     glob = _DATE.sub("*", _VERSION.sub("*", _SPAN.sub("*", pattern)))
     files = sorted(path for path in Path(folder).glob(glob) if path.is_file())
     order = _order(pattern)
@@ -63,7 +71,15 @@ def matching_files(folder: str | Path, pattern: str) -> list[Path]:
 
 
 def source_files(folder: str | Path, patterns: Iterable[str]) -> list[SourceFile]:
-    """Everything that an input is read from, each file once."""
+    """Everything that an input is read from, each file once.
+
+    Args:
+        folder: The input's folder.
+        patterns: As for `matching_files`.
+
+    Returns:
+        The files with size and hash; with judgements also their queries and corpus.
+    """
     found: dict[Path, None] = {}
     for pattern in patterns:
         for file in matching_files(folder, pattern):
@@ -95,7 +111,15 @@ class Missing:
 
 
 def missing_documents(folder: str | Path, pattern: str) -> Missing:
-    """Counts the judgements of `qrels/SPLIT.tsv` files that name documents which are gone."""
+    """Counts the judgements of `qrels/SPLIT.tsv` files that name documents which are gone.
+
+    Args:
+        folder: The input's folder.
+        pattern: Of the judgements.
+
+    Returns:
+        How many of how many, and an example.
+    """
     count = judgements = 0
     examples = []
     for file in matching_files(folder, pattern):

@@ -22,6 +22,13 @@ from xtr_tf.training.data.tfrecords import parse_example
 def read_split(examples: Artifact, split: str) -> Iterator[bytes]:
     """The serialised examples of a split.
 
+    Args:
+        examples: The artifact.
+        split: Its name.
+
+    Yields:
+        Serialised examples.
+
     Raises:
         InputError: The artifact has no such split.
     """

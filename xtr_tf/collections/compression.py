@@ -40,13 +40,32 @@ def uncompressed_suffix(path: Path) -> str:
 
 
 def find_file(folder: Path, name: str) -> Path | None:
-    """`folder/name`, plain or compressed, or None."""
+    """`folder/name`, plain or compressed, or None.
+
+    Args:
+        folder: Where to look.
+        name: Of the plain file.
+
+    Returns:
+        The path, or None.
+    """
     candidates = (folder / f"{name}{suffix}" for suffix in ("", *COMPRESSIONS))
     return next((path for path in candidates if path.is_file()), None)
 
 
 def require_file(folder: Path, name: str) -> Path:
-    """`folder/name`, plain or compressed, or an `InputError` that names it."""
+    """`folder/name`, plain or compressed, or an `InputError` that names it.
+
+    Args:
+        folder: Where to look.
+        name: Of the plain file.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: There is none.
+    """
     found = find_file(folder, name)
     if found is None:
         raise InputError(

@@ -49,6 +49,13 @@ class Query:
     def from_fields(cls, fields: Mapping[str, Any], language: str = UNKNOWN_LANGUAGE) -> Query:
         """The query of a record with the fields of a document.
 
+        Args:
+            fields: Of the record: an id, a text, and if there is one a language.
+            language: Used where the record names none.
+
+        Returns:
+            The query.
+
         Raises:
             ValueError: The record is not a query; the message says why in a few words.
         """
@@ -59,7 +66,16 @@ class Query:
 
 
 def read_query_columns(path: Path, language: str, on_bad: OnBadRecord = refuse) -> Iterator[Query]:
-    """Queries, one per line, as an id and a text between a tab, as MS MARCO's and MIRACL's do."""
+    """Queries, one per line, as an id and a text between a tab, as MS MARCO's and MIRACL's do.
+
+    Args:
+        path: Of the file.
+        language: Of all queries.
+        on_bad: Told of lines that are not queries.
+
+    Yields:
+        The queries in their order.
+    """
     for _, (identifier, text) in read_columns(path, 2, on_bad):
         yield Query(identifier, text, language)
 
@@ -142,7 +158,15 @@ class Dataset:
         return {document.id: document for document in corpus if document.id in ids}
 
     def sample(self, count: int, seed: int = 0) -> Dataset:
-        """The same dataset with at most `count` of its queries, chosen by `seed`, in their order."""
+        """The same dataset with at most `count` of its queries, chosen by `seed`, in their order.
+
+        Args:
+            count: Most queries; 0 or less for all.
+            seed: Of the choice.
+
+        Returns:
+            A dataset with the same corpus and judgements.
+        """
         if count <= 0 or count >= len(self.queries):
             return self
         chosen = sorted(random.Random(seed).sample(range(len(self.queries)), count))  # noqa: S311

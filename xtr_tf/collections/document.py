@@ -76,7 +76,18 @@ def id_field(fields: Mapping[str, Any]) -> str:
 
 
 def text_field(fields: Mapping[str, Any], names: Sequence[str]) -> str:
-    """The first of some fields that is there; empty if none is, `ValueError` if it is not a text."""
+    """The first of some fields that is there; empty if none is, `ValueError` if it is not a text.
+
+    Args:
+        fields: Of a record.
+        names: In the order of preference.
+
+    Returns:
+        The text, or "".
+
+    Raises:
+        ValueError: The field is there and not a text.
+    """
     value = first_value(fields, names)
     if value is None:
         return ""
@@ -90,7 +101,19 @@ def text_field(fields: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def first_value(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """The first of some fields that is there and not null, or None."""
+    """The first of some fields that is there and not null, or None.
+
+    Args:
+        fields: Of a record.
+        names: In the order of preference.
+
+    Returns:
+        The value, or None.
+
+    Example:
+        >>> first_value({"id": None, "docid": "d1"}, ("_id", "id", "docid"))
+        'd1'
+    """
     return next((fields[name] for name in names if fields.get(name) is not None), None)
 
 

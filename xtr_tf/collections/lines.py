@@ -77,7 +77,15 @@ def parse_object(line: bytes) -> dict[str, Any]:
 
 
 def read_objects(path: Path, on_bad: OnBadRecord = refuse) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Numbers of lines and their JSON objects."""
+    """Numbers of lines and their JSON objects.
+
+    Args:
+        path: Of the file, plain or compressed.
+        on_bad: Told of lines that are not JSON objects.
+
+    Yields:
+        The number of a line, from 1, and its object.
+    """
     for number, line in read_lines(path):
         try:
             value = parse_object(line)
@@ -88,7 +96,15 @@ def read_objects(path: Path, on_bad: OnBadRecord = refuse) -> Iterator[tuple[int
 
 
 def split_lines(path: Path, on_bad: OnBadRecord = refuse) -> Iterator[tuple[int, list[str]]]:
-    """Numbers of lines and their columns between tabs, however many there are."""
+    """Numbers of lines and their columns between tabs, however many there are.
+
+    Args:
+        path: Of the file, plain or compressed.
+        on_bad: Told of lines that are not UTF-8.
+
+    Yields:
+        The number of a line, from 1, and its columns.
+    """
     for number, line in read_lines(path):
         try:
             columns = decode(line).split("\t")
@@ -99,7 +115,16 @@ def split_lines(path: Path, on_bad: OnBadRecord = refuse) -> Iterator[tuple[int,
 
 
 def read_columns(path: Path, count: int, on_bad: OnBadRecord = refuse) -> Iterator[tuple[int, list[str]]]:
-    """Numbers of lines and their `count` columns between tabs, of which the first must not be empty."""
+    """Numbers of lines and their `count` columns between tabs, of which the first must not be empty.
+
+    Args:
+        path: Of the file, plain or compressed.
+        count: Columns that a line must have.
+        on_bad: Told of other lines.
+
+    Yields:
+        The number of a line, from 1, and its columns.
+    """
     for number, columns in split_lines(path, on_bad):
         if len(columns) == count and columns[0]:
             yield number, columns

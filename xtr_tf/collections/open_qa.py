@@ -59,7 +59,18 @@ def load_questions(path: Path) -> Dataset:
 
 
 def load_entity_questions(folder: Path, split: str | None = None) -> Dataset:
-    """Loads the questions of all relations as one dataset whose groups are the relations."""
+    """Loads the questions of all relations as one dataset whose groups are the relations.
+
+    Args:
+        folder: With `SPLIT/*.json` files and the passages.
+        split: `test` if None.
+
+    Returns:
+        The dataset, judged by answer strings.
+
+    Raises:
+        InputError: Files are missing or not of this format.
+    """
     files = relation_files(folder, split or "test")
     queries = []
     for path in files:

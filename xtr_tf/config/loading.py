@@ -43,7 +43,19 @@ def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -
 
 
 def load_as(cls: type[Config], path: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:
-    """Reads a configuration of any kind, see `load_config`."""
+    """Reads a configuration of any kind, see `load_config`.
+
+    Args:
+        cls: The settings class.
+        path: Of a YAML file; the defaults if None.
+        overrides: `key=value`, applied on top.
+
+    Returns:
+        The settings.
+
+    Raises:
+        InputError: The file, a key or a value cannot be used.
+    """
     settings = {} if path is None else read_yaml(Path(path))
     for override in overrides:
         _apply_override(settings, override)

@@ -139,9 +139,15 @@ class Encoder(keras.Model):
     def hidden_states(
         self, ids: tf.Tensor, training: bool = False, seed: tf.Tensor | None = None
     ) -> tf.Tensor:
-        """The T5 encoder's output before the projection, `[batch, length, model_dim]`.
+        """The T5 encoder's output before the projection.
 
-        Arguments are those of a call; states of pads mean nothing.
+        Args:
+            ids: `[batch, length]` int32, 0 for pads.
+            training: Whether to apply dropout.
+            seed: `[2]` int32, of dropout.
+
+        Returns:
+            `[batch, length, model_dim]`; states of pads mean nothing.
         """
         *block_seeds, outer_seed = self._dropout_seeds(training, seed)
         hidden = dropout(self.token_embedder(ids), self.config.dropout, outer_seed, site=0)

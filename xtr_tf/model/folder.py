@@ -55,6 +55,11 @@ class Manifest:
 def write_manifest(directory: Path, encoder: EncoderConfig, tokenizer: TokenizerConfig) -> str:
     """Completes a directory that already holds the weights and the tokenizer's model.
 
+    Args:
+        directory: The directory.
+        encoder: The encoder's shape.
+        tokenizer: The tokenizer's settings.
+
     Returns:
         The fingerprint.
     """
@@ -222,6 +227,13 @@ def copy_encoder(source: str | Path, directory: str | Path, overwrite: bool = Fa
 
 def read_background(directory: str | Path, vocabulary_size: int) -> np.ndarray | None:
     """How common pieces are in the encoder's background, `[vocabulary]` float32; None if it does not say.
+
+    Args:
+        directory: The encoder's directory.
+        vocabulary_size: Pieces of its vocabulary.
+
+    Returns:
+        `[vocabulary]` float32, or None.
 
     Raises:
         InputError: The file is something else.

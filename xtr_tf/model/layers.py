@@ -127,6 +127,10 @@ def distance_buckets(num_buckets: int, max_distance: int) -> np.ndarray:
     distances one by one, the rest grow with the logarithm of the distance; from
     `max_distance` on all share the last one.
 
+    Args:
+        num_buckets: Buckets for both directions together.
+        max_distance: From which on all share the last bucket.
+
     Returns:
         `[2 * max_distance + 1]` int32.
     """
@@ -387,5 +391,13 @@ class EncoderBlock(keras.layers.Layer):
 
 
 def split_seed(seed: tf.Tensor, count: int) -> list[tf.Tensor]:
-    """`count` seeds, `[2]` each, that are functions of one `[2]` seed."""
+    """`count` seeds, `[2]` each, that are functions of one `[2]` seed.
+
+    Args:
+        seed: `[2]` int32.
+        count: How many.
+
+    Returns:
+        Tensors of `[2]` int32.
+    """
     return tf.unstack(tf.random.experimental.stateless_split(seed, count))

@@ -155,7 +155,15 @@ class Tokenizer(tf.Module):
         return tf.where(known, strings, "")
 
     def document_text(self, title: tf.Tensor, text: tf.Tensor) -> tf.Tensor:
-        """The string a document is encoded from, `"{title} {text}"`, or only the text if untitled."""
+        """The string a document is encoded from, `"{title} {text}"`, or only the text if untitled.
+
+        Args:
+            title: `[documents]` strings, "" for none.
+            text: `[documents]` strings.
+
+        Returns:
+            `[documents]` strings.
+        """
         return tf.where(tf.equal(title, ""), text, tf.strings.join([title, text], separator=" "))
 
     def _prepare(self, strings: tf.Tensor) -> tf.Tensor:

@@ -177,7 +177,12 @@ def _explained(error: Exception, vocabulary_size: int, lines: int) -> InputError
 
 
 def write_vocabulary(path: Path, content: bytes) -> None:
-    """Writes a `.model` file, whole or not at all."""
+    """Writes a `.model` file, whole or not at all.
+
+    Args:
+        path: Of the file; its folder is made if need be.
+        content: A serialised SentencePiece model.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, content)
 

@@ -114,7 +114,20 @@ class SavedModelSession:
         outputs: Sequence[str] | None = None,
         background: bool = False,
     ) -> dict[str, np.ndarray]:
-        """Runs one signature on arrays that it has checked already; see `run`."""
+        """Runs one signature on arrays that it has checked already; see `run`.
+
+        Args:
+            signature: The signature.
+            arrays: What `Signature.check` returned.
+            outputs: Names of outputs to fetch; all if None.
+            background: Whether to run on the threads of low priority.
+
+        Returns:
+            Arrays by the names of outputs.
+
+        Raises:
+            StatusError: The model refused the inputs, or failed.
+        """
         wanted = signature.outputs if outputs is None else {n: signature.outputs[n] for n in outputs}
         run_options = self._background if background else None
         with self._in_use() as session:

@@ -30,7 +30,18 @@ class TensorSpec:
 
     @classmethod
     def from_proto(cls, name: str, info: Any) -> TensorSpec:
-        """Reads a `tensorflow.TensorInfo`."""
+        """Reads a `tensorflow.TensorInfo`.
+
+        Args:
+            name: Of the input or output.
+            info: The message.
+
+        Returns:
+            The specification.
+
+        Raises:
+            InputError: The tensor is sparse or composite.
+        """
         if info.WhichOneof("encoding") != "name":
             raise InputError(f"Only dense tensors can be fed and fetched. Received: tensor {name!r}.")
         unknown_rank = info.tensor_shape.unknown_rank
@@ -133,7 +144,15 @@ class Signature:
 
     @classmethod
     def from_proto(cls, name: str, definition: Any) -> Signature:
-        """Reads a `tensorflow.SignatureDef`."""
+        """Reads a `tensorflow.SignatureDef`.
+
+        Args:
+            name: Of the signature.
+            definition: A `tensorflow.SignatureDef`.
+
+        Returns:
+            The signature.
+        """
         return cls(
             name,
             {key: TensorSpec.from_proto(key, info) for key, info in sorted(definition.inputs.items())},

@@ -45,6 +45,14 @@ def readable(message: str) -> str:
 
 
 def status_error(code: int, message: str) -> StatusError:
-    """Returns the exception for a status that is not OK."""
+    """Returns the exception for a status that is not OK.
+
+    Args:
+        code: Of TensorFlow and gRPC.
+        message: What TensorFlow says.
+
+    Returns:
+        An `InvalidArgumentError` where callers are to blame, else a `StatusError`.
+    """
     kind = InvalidArgumentError if code == INVALID_ARGUMENT else StatusError
     return kind(code, message)

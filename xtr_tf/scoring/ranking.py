@@ -48,7 +48,15 @@ ONE_RANKING = RankedDocuments(tf.TensorSpec([None], tf.int32), tf.TensorSpec([No
 
 
 def rank_all(scores: tf.Tensor, top_k: tf.Tensor) -> RankedDocuments:
-    """Ranks one query's `[documents]` scores, whose positions are the ordinals; `[top_k]` results."""
+    """Ranks one query's `[documents]` scores, whose positions are the ordinals; `[top_k]` results.
+
+    Args:
+        scores: `[documents]` float32, `-inf` for what is not a result.
+        top_k: Scalar int32.
+
+    Returns:
+        `[top_k]` ordinals and scores, best first; of equal scores the first document.
+    """
     # Of equal scores, `top_k` takes the one that comes first, and so the first document.
     best = tf.math.top_k(scores, tf.minimum(top_k, tf.size(scores)))
     return _padded(best.indices, best.values, top_k)
@@ -79,6 +87,13 @@ def sort_keys(scores: tf.Tensor, ordinals: tf.Tensor) -> tf.Tensor:
     order takes the high half of an int64 and leaves the low half to the ordinal. It is exact for every
     float, infinities included, where adding a small multiple of the ordinal to the score would not be.
     (-0.0 sorts just below 0.0.)
+
+    Args:
+        scores: `[any]` float32.
+        ordinals: `[any]` int32.
+
+    Returns:
+        `[any]` int64.
     """
     bits = tf.bitcast(scores, tf.int32)
     ordered = tf.where(bits >= 0, bits, tf.bitwise.bitwise_xor(bits, tf.int32.max))

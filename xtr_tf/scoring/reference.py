@@ -127,7 +127,20 @@ def colbert_scores(
     starts: Sequence[int] | np.ndarray = _ONE_QUERY,
     weights: np.ndarray | None = None,
 ) -> np.ndarray:
-    """f_ColBERT of every document, `[queries, documents]`; arguments as of `xtr_scores`."""
+    """f_ColBERT of every document.
+
+    Args:
+        maxima: `[tokens, documents]`, the best similarity of each query token in each document.
+        starts: Where each query's tokens begin; one query if not given.
+        weights: `[tokens]`, what query tokens count for; all the same if None.
+
+    Returns:
+        `[queries, documents]`.
+
+    Example:
+        >>> colbert_scores(np.array([[0.9, 0.2], [0.7, 0.4]]))
+        array([[0.8, 0.3]])
+    """
     weights = _weights(weights, maxima)
     return np.add.reduceat(maxima * weights, starts, axis=0) / np.add.reduceat(weights, starts, axis=0)
 

@@ -201,7 +201,15 @@ def _rank_query(query: QueryHits, num_documents: int, top_k: tf.Tensor) -> Ranke
 
 
 def score_all_documents(query: QueryHits, num_documents: int) -> tf.Tensor:
-    """f_XTR' of one query with every document, `[documents]`, `-inf` where nothing was retrieved."""
+    """f_XTR' of one query with every document, `[documents]`, `-inf` where nothing was retrieved.
+
+    Args:
+        query: The hits of one query, with their documents.
+        num_documents: Documents of the corpus.
+
+    Returns:
+        `[documents]` float32.
+    """
 
     def score_distinct() -> tf.Tensor:
         candidates, scores = _distinct_candidates(query)

@@ -57,7 +57,15 @@ class DocumentEncoder:
 
     @classmethod
     def load(cls, model: str | Path, config: EncodingConfig) -> DocumentEncoder:
-        """Loads the encoder of a directory."""
+        """Loads the encoder of a directory.
+
+        Args:
+            model: The encoder's directory.
+            config: How documents are cut and pruned.
+
+        Returns:
+            The encoder of documents.
+        """
         return cls(*load_encoder(model), config)
 
     def encode(self, texts: Sequence[str]) -> list[EncodedDocument]:

@@ -70,7 +70,16 @@ class EncodingJob:
 
 
 def encode_shard(job: EncodingJob, shard: ShardPlan, encoder: DocumentEncoder) -> ShardEntry:
-    """Makes sure that a shard is finished."""
+    """Makes sure that a shard is finished.
+
+    Args:
+        job: Where to, and how.
+        shard: Which documents.
+        encoder: The encoder.
+
+    Returns:
+        The entry of the finished shard.
+    """
     finished = job.finished(shard)
     if finished is not None:
         return finished

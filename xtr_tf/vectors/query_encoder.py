@@ -77,7 +77,19 @@ class QueryEncoder:
 
 
 def batches_by_length(texts: Sequence[str], size: int) -> Iterator[list[int]]:
-    """Yields positions in `texts`, at most `size` at a time, those of similar length together."""
+    """Yields positions in `texts`, at most `size` at a time, those of similar length together.
+
+    Args:
+        texts: The texts.
+        size: Most texts of a batch.
+
+    Yields:
+        Positions, shortest texts first.
+
+    Example:
+        >>> list(batches_by_length(["ccc", "a", "bb"], 2))
+        [[1, 2], [0]]
+    """
     order = sorted(range(len(texts)), key=lambda position: len(texts[position]))
     for start in range(0, len(order), size):
         yield order[start : start + size]

@@ -27,7 +27,12 @@ Runner = Callable[[Any, Sequence[Any]], None]
 
 
 def run_locally(task: ShardTask, shards: Sequence[Any]) -> None:
-    """Finishes the shards in order."""
+    """Finishes the shards in order.
+
+    Args:
+        task: What to do with a shard.
+        shards: The shards.
+    """
     run_with(task.load())(task, shards)
 
 

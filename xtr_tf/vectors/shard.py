@@ -120,7 +120,15 @@ DOCUMENTS_FILE = "documents.jsonl"
 
 
 def shard_name(index: int, count: int) -> str:
-    """The folder of a shard, such as `shard-00000-of-00010`."""
+    """The folder of a shard, such as `shard-00000-of-00010`.
+
+    Args:
+        index: From 0.
+        count: Shards in all.
+
+    Returns:
+        The name.
+    """
     return f"shard-{index:05d}-of-{count:05d}"
 
 
@@ -170,7 +178,15 @@ def write_shard(
 
 
 def read_shard_entry(directory: Path, name: str) -> ShardEntry | None:
-    """The entry of a finished shard, or None if there is none that can be read."""
+    """The entry of a finished shard, or None if there is none that can be read.
+
+    Args:
+        directory: Of the token vectors.
+        name: Of the shard's folder.
+
+    Returns:
+        The entry, or None.
+    """
     try:
         return ShardEntry.from_dict(json.loads((directory / name / ENTRY_FILE).read_bytes()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -178,7 +194,18 @@ def read_shard_entry(directory: Path, name: str) -> ShardEntry | None:
 
 
 def stored_arrays(arrays: ShardArrays, dtype: str) -> dict[str, np.ndarray]:
-    """The arrays as their files hold them; bfloat16, which `.npy` does not know, as its bits."""
+    """The arrays as their files hold them; bfloat16, which `.npy` does not know, as its bits.
+
+    Args:
+        arrays: Of the shard.
+        dtype: `float16` or `bfloat16`.
+
+    Returns:
+        Arrays by the names of their files.
+
+    Raises:
+        InputError: The dtype is another, or a vector is not finite.
+    """
     if dtype not in VECTOR_DTYPES:
         raise InputError(f"Token vectors are stored as {' or '.join(VECTOR_DTYPES)}. Received: {dtype!r}.")
     if not np.isfinite(arrays.vectors).all():

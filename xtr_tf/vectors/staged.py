@@ -126,13 +126,24 @@ class StagedRunner:
 
 
 def upload(folder: Path, destination: str, last: str) -> None:
-    """Sends the files of a folder, `last` after the others."""
+    """Sends the files of a folder, `last` after the others.
+
+    Args:
+        folder: On this machine.
+        destination: An address that Beam knows, such as `gs://bucket/folder`.
+        last: The file whose arrival says that all are there.
+    """
     for path in sorted(folder.iterdir(), key=lambda path: (path.name == last, path.name)):
         _copy_out(path, FileSystems.join(destination, path.name))
 
 
 def download(source: str, folder: Path) -> None:
-    """Fetches the files of a folder."""
+    """Fetches the files of a folder.
+
+    Args:
+        source: An address that Beam knows.
+        folder: On this machine.
+    """
     for found in FileSystems.match([FileSystems.join(source, "*")])[0].metadata_list:
         _copy_in(found.path, folder / FileSystems.split(found.path)[1])
 

@@ -118,7 +118,15 @@ class TokenVectors:
                 yield vectors[rows].astype(np.float32), ordinals
 
     def part(self, first: int, last: int) -> TokenVectors:
-        """Some consecutive shards as if they were all, from index `first` up to but without `last`."""
+        """Some consecutive shards as if they were all, from index `first` up to but without `last`.
+
+        Args:
+            first: The first shard.
+            last: The one after the last.
+
+        Returns:
+            Token vectors of these shards; ordinals begin at 0.
+        """
         manifest = dataclasses.replace(self.manifest, shards=self.manifest.shards[first:last])
         return TokenVectors(self.directory, manifest, self.shards[first:last])
 
@@ -192,14 +200,31 @@ class TokenVectors:
         return self.of_tokens("positions", 0, self.num_tokens)
 
     def documents(self, first: int = 0, last: int | None = None) -> Iterator[DocumentRecord]:
-        """Documents in order, read as they are asked for: all, or from `first` up to but without `last`."""
+        """Documents in order, read as they are asked for: all, or from `first` up to but without `last`.
+
+        Args:
+            first: The first document.
+            last: The one after the last; the end if None.
+
+        Yields:
+            The documents.
+        """
         last = self.num_documents if last is None else last
         for shard, start in zip(self.shards, self._first_document.tolist(), strict=False):
             if start < last and start + shard.entry.documents > first:
                 yield from itertools.islice(shard.documents(), max(first - start, 0), last - start)
 
     def of_tokens(self, name: str, first: int, last: int) -> np.ndarray:
-        """`pieces`, `spans` or `positions` of the tokens from `first` up to but without `last`."""
+        """`pieces`, `spans` or `positions` of the tokens from `first` up to but without `last`.
+
+        Args:
+            name: Of the array.
+            first: The first token.
+            last: The one after the last.
+
+        Returns:
+            `[tokens]`, or `[tokens, 2]` for spans.
+        """
         parts = [
             getattr(shard, name)[max(first - start, 0) : max(last - start, 0)]
             for shard, start in zip(self.shards, self._first_token.tolist(), strict=False)

@@ -135,7 +135,15 @@ def update_vectors(
 
 
 def check_same_origin(base: TokenVectors, added: TokenVectors) -> None:
-    """Raises `InputError` unless both were made by one encoder in one way."""
+    """Checks that two directories of token vectors were made by one encoder in one way.
+
+    Args:
+        base: The one that is updated.
+        added: What is added.
+
+    Raises:
+        InputError: Encoder, settings or fields differ.
+    """
 
     def origin(manifest: VectorsManifest) -> tuple[object, ...]:
         return (
