@@ -149,16 +149,17 @@ class LiveIndex(Index):
         Args:
             base: The model's base directory; the version is made in it.
             version: Its number; the next one if not given.
-            top_k: What requests that do not say are answered with; see `Index.search`.
-            k_prime: The same.
-            leaves: The same.
-            imputation: The same.
-            constant: The same.
-            rescore: The same.
-            token_weights: The same.
-            min_score: The same.
-            alpha: The same.
-            fusion: The same.
+            top_k: Documents returned by default. This and the next nine are the defaults of requests that
+                do not set them; `Index.search` describes each.
+            k_prime: Tokens that each query token retrieves by default.
+            leaves: Leaves of the index to search by default; 0 for the index's own rule.
+            imputation: How missing similarities are imputed by default.
+            constant: Default value of the imputation `constant`.
+            rescore: Candidates ranked again by exact f_ColBERT by default; 0 for none.
+            token_weights: Default weights of query tokens, `none` or `idf`.
+            min_score: Documents that score less are not returned by default.
+            alpha: Default weight of BM25, from 0 to 1; needs an index with `lexical`.
+            fusion: How XTR and BM25 are combined by default, `weighted` or `rrf`.
             store_text: What the version carries of the texts: `none`, a `snippet` of up to 300 characters
                 from the beginning, or `full`.
             keep_spans: Whether it carries pieces and places of tokens, 12 bytes each, for explanations.

@@ -85,7 +85,7 @@ def build(
     typer.echo(
         f"{out}: {index.config.kind} index of {index.num_documents:,} documents, "
         f"{index.num_tokens:,} tokens, "
-        f"{index.num_bytes / index.num_tokens:.1f} bytes a token, {seconds:.1f} s, "
+        f"{index.num_bytes / index.num_tokens:.1f} bytes per token, {seconds:.1f} s, "
         f"peak memory {peak_resident_bytes() / 1e9:.1f} GB"
     )
     next_command(f"xtr-tf export {vectors} --index {out} --model ENCODER --out MODEL")

@@ -45,9 +45,9 @@ class TokenizerSettings:
 
     Attributes:
         model: Path of the SentencePiece `.model` file; an encoder that a run starts from has its own.
-        lowercase: As in `TokenizerConfig`, or None.
-        query_length: Likewise.
-        document_length: Likewise.
+        lowercase: Whether text is lower-cased first; None leaves it open.
+        query_length: Tokens a query is padded or cut to; None leaves it open.
+        document_length: The same for a document.
     """
 
     model: str = ""

@@ -36,7 +36,7 @@ def evaluate_model(
         model: An encoder's directory or an exported model.
         datasets: What to measure it on.
         out: The report's folder; an earlier report there is replaced when the new one is whole.
-        settings: The settings.
+        settings: What is measured, and how; the defaults if None.
         baseline: Another model, or the folder of an earlier report, to compare with.
         progress: Told what was done.
 

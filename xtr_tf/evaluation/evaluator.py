@@ -134,7 +134,7 @@ class Evaluator:
 
     Args:
         model: The model.
-        settings: The settings.
+        settings: What is measured, and how.
         baseline: A model to compare with.
         baseline_report: Or the folder of an earlier report.
         baseline_documents: Ids of the documents that the baseline has, if its corpus is another one: then the

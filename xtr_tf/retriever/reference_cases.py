@@ -34,7 +34,7 @@ class ReferenceCase:
     Attributes:
         signature: Which one.
         inputs: Arrays by name; strings are `bytes` objects.
-        outputs: The same.
+        outputs: The answer, arrays by name.
         tolerances: How far the floats of an output may be from these, by name; relative to a vector's length
             for `encodings`. What is not named must be the same.
         contested: Of `explain`, bool `[queries, documents, length]`: where two tokens of a document are so

@@ -79,8 +79,8 @@ class TokenSearcher(tf.Module, abc.ABC):
         """Finds the best `k_prime` of the allowed tokens, as an index of only these would.
 
         Args:
-            query_vectors: As for `search`; likewise the next three.
-            k_prime: At least 1.
+            query_vectors: `[rows, dim]` float32.
+            k_prime: Scalar int32, at least 1.
             leaves: 0 for the index's own rule, which then looks into more of them.
             row_lengths: `[queries]` int32.
             allowed: `[tokens]` bool.
@@ -171,11 +171,11 @@ class TokenSearcher(tf.Module, abc.ABC):
         scored after all.
 
         Args:
-            query_vectors: As for `search_allowed`; likewise the next four.
-            k_prime: The same.
-            leaves: The same.
-            row_lengths: The same.
-            allowed: The same.
+            query_vectors: `[rows, dim]` float32.
+            k_prime: Scalar int32.
+            leaves: Scalar int32; 0 for the index's own rule.
+            row_lengths: Rows of each query.
+            allowed: `[tokens]` bool.
             count: Tokens that are allowed.
             directly: Scores all of them.
         """

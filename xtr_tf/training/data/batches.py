@@ -159,10 +159,10 @@ def taught_dataset(
         stream: The texts and their targets.
         tokenizer: Turns texts into ids.
         batch_size: Texts of one device.
-        steps: As for `batch_dataset`.
-        devices: Likewise.
-        device_count: Likewise.
-        static_shapes: Likewise.
+        steps: The steps to give texts for.
+        devices: Numbers of this host's devices among all.
+        device_count: Devices of all hosts.
+        static_shapes: Keep rows at the tokenizer's lengths; otherwise they are cut to the longest.
 
     Returns:
         A deterministic dataset of `TaughtTexts`.
