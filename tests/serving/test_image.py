@@ -21,7 +21,11 @@ def test_what_is_copied_exists_and_is_sent(repository: Path) -> None:
         for names in re.findall(r"^COPY ([\w. -]+) \S+$", dockerfile, re.MULTILINE)
         for name in names.split()
     ]
-    assert {"requirements-serving.lock", "xtr_tf", "serving"} <= set(copied)
+    project = (repository / "pyproject.toml").read_text()
+    commands = project.partition('[project.entry-points."xtr_tf.commands"]\n')[2].partition("\n\n")[0]
+    packages = set(re.findall(r'= "(\w+)\.', commands))
+    assert packages == {"serving", "tfx_pipeline"}
+    assert {"requirements-serving.lock", "xtr_tf", *packages} <= set(copied)
     for name in copied:
         assert (repository / name).exists()
         assert f"!{name}" in sent
