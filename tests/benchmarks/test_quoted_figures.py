@@ -42,9 +42,9 @@ QUOTED = [
         SIXTEEN,
     ),
     ("docs/how-to/size.md", rf"answer comes about {NUMBER} seconds", rf"start_s={NUMBER}"),
-    ("docs/explanation/index.md", rf"takes {NUMBER} bytes", rf"overlap=[\d.]+ bytes_per_token={NUMBER}"),
-    ("docs/explanation/index.md", rf"in memory: {NUMBER} GB", rf"ScaNN's own \| \d+ s \| {NUMBER} GB"),
-    ("docs/explanation/index.md", rf"to ScaNN: {NUMBER} GB", rf"peak_gb_5m={NUMBER}"),
+    ("docs/explanation/the-index.md", rf"takes {NUMBER} bytes", rf"overlap=[\d.]+ bytes_per_token={NUMBER}"),
+    ("docs/explanation/the-index.md", rf"in memory: {NUMBER} GB", rf"ScaNN's own \| \d+ s \| {NUMBER} GB"),
+    ("docs/explanation/the-index.md", rf"to ScaNN: {NUMBER} GB", rf"peak_gb_5m={NUMBER}"),
 ]
 
 
