@@ -1,4 +1,4 @@
-"""Which code a component runs, so that what it made before is not taken for what it would make now.
+"""Which code a component runs, so that what it made before is not mistaken for what it would make now.
 
 A component depends on the rooms that it imports and those below them (the layers that import-linter checks),
 and on its own file here. A change elsewhere, such as in the server, trains nothing again. Imports no TFX.

@@ -1,4 +1,4 @@
-"""`xtr-tf pipeline init`: from one's own files to a pipeline that can run: schemas, a split, a configuration.
+"""`xtr-tf pipeline init`: from your own files to a pipeline that can run: schemas, a split, a configuration.
 
 The schemas are inferred by TensorFlow Data Validation from all records, and then are the user's to edit.
 """

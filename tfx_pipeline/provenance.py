@@ -1,4 +1,4 @@
-"""Where a model comes from and how it was judged, in the terms of those who ask.
+"""Where a model comes from and how it was judged, in the user's terms.
 
 Reads the metadata store and the model's card; imports no TFX.
 """

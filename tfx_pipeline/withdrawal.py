@@ -1,6 +1,6 @@
-"""Taking a version back: its blessing is withdrawn, servers lose sight of it, and it is not pushed again.
+"""Taking a version back: its blessing is withdrawn, servers stop using it, and it is not pushed again.
 
-What was withdrawn stands in the metadata store, in the artifacts of the push and of the blessing. A version
+What was withdrawn is in the metadata store, in the artifacts of the push and of the blessing. A version
 whose directory somebody moved away counts as withdrawn, and as blessed again when it is back. Imports no TFX.
 """
 

@@ -35,7 +35,7 @@ class Tracked:
             self._bars.advance(self._task, count)
 
     def update(self, done: float | None = None, total: float | None = None, note: str | None = None) -> None:
-        """Sets how many units are done, how many there are, or a word on how it goes, such as a loss.
+        """Sets how many units are done, how many there are, or a word on the state, such as a loss.
 
         Args:
             done: Units that are done.

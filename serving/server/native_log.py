@@ -1,8 +1,8 @@
 """What native libraries write to standard error, as lines of the server's log.
 
 TensorFlow and gRPC have C++ inside that writes text of its own to file descriptor 2, some of it whatever log
-level is set. A pipe takes the descriptor's place; at its other end this very file runs as a small process, so
-that the last words of a crash are not lost with the server. It must not import anything but the standard
+level is set. A pipe takes the descriptor's place; at its other end this file runs as a small process, so
+that the last output of a crash are not lost with the server. It must not import anything but the standard
 library.
 """
 

@@ -1,7 +1,7 @@
 """Answers prediction and model requests, whichever API they came by.
 
 The one place where a request meets a model: it is checked against the limits, given a version, and run.
-Knows nothing of wires.
+Knows nothing of protocols.
 """
 
 from __future__ import annotations

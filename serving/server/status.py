@@ -1,4 +1,4 @@
-"""How requests end and where versions stand, in the protocol's own names and numbers.
+"""How requests end and which state versions are in, in the protocol's own names and numbers.
 
 Codes of requests are gRPC's, which are TensorFlow's; the REST API translates them as TensorFlow Serving
 does. States of versions are TensorFlow Serving's. Imports nothing of the server's.

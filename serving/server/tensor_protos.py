@@ -2,7 +2,7 @@
 
 A message may spell its values in a typed field or as raw content, and may leave out the
 repetitions of its last value. What TensorFlow cannot parse is refused, and so are values beyond
-the shape, which TensorFlow drops in silence.
+the shape, which TensorFlow drops silently.
 """
 
 from __future__ import annotations

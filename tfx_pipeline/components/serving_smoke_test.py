@@ -1,6 +1,6 @@
 """The smoke test of a model: served by a real server in a process of its own, and asked over gRPC.
 
-Decides whether `ServingValidator` blesses. Knows nothing of TFX. Problems are phrases, none if all is well.
+Decides whether `ServingValidator` blesses. Knows nothing of TFX. Problems are phrases; none if all is right.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A run's terminal and its folder: what is printed goes to a log, and nobody else runs there meanwhile.
+"""A run's terminal and its folder: what is printed goes to a log, and no other run uses it meanwhile.
 
 Python's loggers, `print`, and what C++ writes to the descriptors all end in the log; the user sees
 what is written to the console that `quiet` yields, and nothing else. Knows nothing of TFX.

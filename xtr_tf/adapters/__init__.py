@@ -1,4 +1,4 @@
-"""Indexes and models as other libraries take them; each file is imported only where its library is there.
+"""Indexes and models for other libraries; each file is imported only where its library is installed.
 
     langchain.py      a LangChain retriever        needs langchain-core
     llama_index.py    a LlamaIndex retriever       needs llama-index-core

@@ -1,6 +1,6 @@
 """`LiveIndex`: an index that its own process built and can change; `save` publishes it.
 
-What it stands on are the directories that `xtr-tf encode` and `xtr-tf index` write, in a temporary folder:
+It is built on the directories that `xtr-tf encode` and `xtr-tf index` write, in a temporary folder:
 every change makes their next version, as `xtr-tf index update` does, and a change that fails leaves the last.
 """
 

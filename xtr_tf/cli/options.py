@@ -1,6 +1,6 @@
 """Options of encoding, indexing and exporting that more than one command has; each is described once.
 
-An option that is not told otherwise is named after its parameter.
+Unless it says otherwise, an option is named after its parameter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What commands that take long have in common: `--quiet`, `--check`, and how they end."""
+"""What long-running commands have in common: `--quiet`, `--check`, and how they end."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Where the paper's datasets can be had: files, where they go, and how a download is checked.
+"""Where to get the paper's datasets: files, where they go, and how a download is checked.
 
-BEIR publishes MD5 sums. The Hugging Face Hub tells the hash of each file when it is asked for it. The
+BEIR publishes MD5 sums. The Hugging Face Hub gives the hash of each file with the file. The
 others publish none: their SHA-256 is written next to them, so that two copies can be compared.
 """
 

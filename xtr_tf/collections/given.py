@@ -1,7 +1,7 @@
 """Documents that are given as Python objects: strings, mappings, `Document`s, or a table's rows.
 
 What a file's reader leaves out and counts is refused here: a caller that gives objects can fix them.
-Knows nothing of files, and of tables only how their rows are had.
+Knows nothing of files, and of tables only how to get their rows.
 """
 
 from __future__ import annotations

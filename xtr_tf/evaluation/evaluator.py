@@ -137,7 +137,7 @@ class Evaluator:
         settings: What is measured, and how.
         baseline: A model to compare with.
         baseline_report: Or the folder of an earlier report.
-        baseline_documents: Ids of the documents that the baseline has, if its corpus is another one: then the
+        baseline_documents: Ids of the documents that the baseline has, if its corpus is another one; then the
             two are compared on the documents that both have.
         out: Where runs and the values of every query are written.
         progress: Told what was done.

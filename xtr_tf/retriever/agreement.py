@@ -1,7 +1,7 @@
 """Is an answer the exporter's answer? Names, ids and texts must be; scores and vectors within their rounding.
 
 How far that reaches is in the case, where the exporter wrote what it had measured; nothing is tuned here.
-Needs no TensorFlow. Every function returns what is wrong as phrases, none if all is well.
+Needs no TensorFlow. Every function returns what is wrong as phrases, none if everything is right.
 """
 
 from __future__ import annotations

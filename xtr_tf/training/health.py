@@ -1,7 +1,7 @@
 """Ends a run that broke down, before it writes that down: losses, gradients and weights must be finite.
 
 A loss is that of the weights before an update, so that a finite one says nothing of the weights after it.
-What a checkpoint would hold is looked at itself. Knows neither devices nor the loop.
+What a checkpoint would hold is checked itself. Knows neither devices nor the loop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
 """What a request passes through, whichever way it came: checks, limits, batches, threads, counting, logging.
 
-Knows neither wires nor which models there are.
+Knows neither protocols nor which models there are.
 """

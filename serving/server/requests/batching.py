@@ -1,7 +1,7 @@
 """Batches: requests for `serving_default` that come at the same time are run as one call of the model.
 
 First the bounds of a batch, which may come from TensorFlow Serving's own file format; then the batcher. One
-bad request never fails the others. Knows nothing of wires, nor of what the arrays mean.
+bad request never fails the others. Knows nothing of protocols, nor of what the arrays mean.
 """
 
 from __future__ import annotations

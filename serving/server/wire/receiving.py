@@ -1,7 +1,7 @@
 """How many gRPC messages are received at once.
 
 gRPC does not tell how much of a message has come, so each counts as large as it may be. A call that finds
-every place taken waits, which takes no memory: its message is not asked for. One that dawdles gives way to
+every place taken waits, which takes no memory: its message is not asked for. A slow one gives way to
 those that wait, the latest of them first: calls that announce a message and never send it hold up nobody
 for long.
 """
