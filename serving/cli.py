@@ -112,6 +112,9 @@ def serve(
     max_total_mb: Annotated[int, _limit(help="Size of all requests in progress together.")] = 256,
     max_queries: Annotated[int, _limit(help="Queries of one request.")] = 256,
     max_query_bytes: Annotated[int, _limit(help="Length of a query.")] = 8192,
+    max_document_bytes: Annotated[
+        int, _limit(help="Length of a document to score or encode; tokens beyond the model's are cut.")
+    ] = 65_536,
     max_k_prime: Annotated[int, _limit(help="k' times the queries of one request.")] = 200_000,
     rest_timeout_ms: Annotated[int, _limit(help="Deadline of REST requests.")] = 30_000,
     drain_seconds: Annotated[
@@ -165,6 +168,7 @@ def serve(
         limits=Limits(
             max_message_bytes=max_message_mb << 20,
             max_text_bytes=max_query_bytes,
+            max_document_bytes=max_document_bytes,
             max_rows=max_queries,
             max_k_prime=max_k_prime,
             max_concurrent=max_concurrent,

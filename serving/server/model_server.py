@@ -27,6 +27,7 @@ from serving.server.wire.grpc_services import ModelService, PredictionService
 from serving.server.wire.http_server import HttpServer
 from serving.server.wire.playground import Playground
 from serving.server.wire.rest_api import RestApi, render_error
+from serving.server.wire.search_api import SearchApi
 from xtr_tf.errors import InputError
 from xtr_tf.runtime import SessionOptions
 
@@ -164,17 +165,22 @@ class ModelServer:
         self.port = await self._grpc.start(options.host, options.port)
         self._http: HttpServer | None = None
         if options.rest_port is not None:
-            playground = Playground(predictor, lambda: self._manager.models) if options.playground else None
+            own: list[SearchApi | Playground] = [self._search_api(predictor)]
+            own += [Playground(lambda: self._manager.models)] if options.playground else []
             api = RestApi(
                 *(predictor, observer, self._access, self._metrics, options.rest_timeout_seconds),
                 options.strict_json,
-                playground.pages() if playground else {},
-                playground.routes() if playground else {},
+                {path: page for part in own for path, page in part.pages().items()},
+                {path: route for part in own for path, route in part.routes().items()},
             )
             context = self._certificates.context if self._certificates else None
             self._http = HttpServer(api.handle, render_error, options.limits, context)
             self.rest_port = await self._http.start(options.host, options.rest_port)
         self._log.event("started", host=options.host, port=self.port, rest_port=self.rest_port)
+
+    def _search_api(self, predictor: Predictor) -> SearchApi:
+        asks_for_tokens = self.options.token_file is not None
+        return SearchApi(predictor, lambda: self._manager.models, self.options.limits, asks_for_tokens)
 
     def _make_manager(self) -> ModelManager | CollectionManager:
         options = self.options

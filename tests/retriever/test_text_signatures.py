@@ -50,6 +50,22 @@ def test_score_is_exact_colbert(signatures):
             assert scores[row, column] == pytest.approx((vectors @ tokens.T).max(axis=1).mean(), abs=SCORED)
 
 
+def test_what_is_cut_is_said(signatures, tiny_corpus):
+    length = tiny_corpus.tokenizer.config.document_length
+    word = "Nile "
+
+    def count(text: str) -> int:
+        return int(tiny_corpus.tokenizer.ragged(tf.constant([text]), 10**6).row_lengths()[0])
+
+    fits = next(word * n for n in range(length, 0, -1) if count(word * n) <= length)
+    longer = fits + word
+    assert count(fits) <= length < count(longer)
+    encoded = signatures["encode_document"](tf.constant([fits, longer, ""]))
+    assert encoded["truncated"].numpy().tolist() == [False, True, False]
+    scored = signatures["score"](tf.constant(["Nile"]), tf.constant([[longer, fits]]))
+    assert scored["truncated"].numpy().tolist() == [[True, False]]
+
+
 @pytest.mark.parametrize("count", [0, 1, 16, 17, 40])
 def test_any_number_of_documents(signatures, count):
     texts = [f"text number {number}" for number in range(count)]

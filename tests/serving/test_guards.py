@@ -22,7 +22,7 @@ from serving.server.status import Code, RequestError
 from serving.server.wire.credentials import Access, BearerTokens, Watched
 from xtr_tf.errors import InputError
 
-LIMITS = Limits(max_text_bytes=10, max_rows=3, max_k_prime=100, max_top_k=5)
+LIMITS = Limits(max_text_bytes=10, max_document_bytes=20, max_rows=3, max_k_prime=100, max_top_k=5)
 
 
 def strings(*values: bytes) -> np.ndarray:
@@ -33,6 +33,7 @@ def test_what_is_within_the_limits_passes():
     assert LIMITS.check({"query": strings(b"a" * 10, b"", b"c"), "k_prime": np.array(33, np.int32)}) == 3
     assert LIMITS.check({"query": strings(b"", b"", b""), "k_prime": np.array([20, 33, 1])}) == 3
     assert LIMITS.check({"encodings": np.zeros([3, 64, 2], np.float32), "k_prime": np.array(33)}) == 3
+    assert LIMITS.check({"query": strings(b"a"), "documents": strings(b"a" * 20)[np.newaxis]}) == 1
     assert LIMITS.check({"seconds": np.array(1.0)}) == 1
     assert LIMITS.check({}) == 1
 
@@ -42,6 +43,8 @@ def test_what_is_within_the_limits_passes():
     [
         ({"query": strings(*[b""] * 4)}, "A request may have at most 3 rows on this server. Received: 4."),
         ({"query": strings(b"a" * 11)}, "A text may have at most 10 bytes on this server. Received: 11."),
+        ({"document": strings(b"a" * 21)}, "A document may have at most 20 bytes on this server."),
+        ({"documents": strings(b"a" * 21)[np.newaxis]}, "A document may have at most 20 bytes"),
         ({"k_prime": np.array(101)}, "`k_prime` times the queries may be at most 100"),
         ({"query": strings(b"", b""), "k_prime": np.array(51)}, "Received: 102."),
         # Every row is padded to the largest k'.

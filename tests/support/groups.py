@@ -22,6 +22,7 @@ SHARED = {
     "retriever/test_text_signatures": "signatures",
     "serving/test_playground": "retriever_server",  # one server process with real models
     "serving/test_query_command": "retriever_server",
+    "serving/test_search_api": "retriever_server",
     "serving/test_sharded_client": "retriever_server",
 }
 # The longest begin first, so that no worker is left with one of them at the end.

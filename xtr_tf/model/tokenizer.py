@@ -116,8 +116,12 @@ class Tokenizer(tf.Module):
         Returns:
             `[batch, (tokens)]` int32, every row ending in `eos_id`.
         """
+        return self.cut(strings, length)[0]
+
+    def cut(self, strings: tf.Tensor, length: int) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """Ids as `ragged` gives them, and which texts were longer than that, `[batch]` bool."""
         tokens = self._sentencepiece.tokenize(self._prepare(strings))
-        return self._close(tokens, length, self.eos_id)
+        return self._close(tokens, length, self.eos_id), tokens.row_lengths() > length - 1
 
     def with_offsets(self, strings: tf.Tensor, length: int) -> TokenSpans:
         """Ids as `ragged` gives them, with the pieces and their places in the original text.

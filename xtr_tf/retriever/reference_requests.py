@@ -148,7 +148,8 @@ class _Recorder:
         for signature, name in (("encode_query", "query"), ("encode_document", "document")):
             self._record(signature, {name: self._texts}, tolerances)
             self._record(signature, {name: odd}, tolerances)
-            self._record(signature, {name: long}, {}, only=("ids", "mask"))
+            told = ("ids", "mask") if name == "query" else ("ids", "mask", "truncated")
+            self._record(signature, {name: long}, {}, only=told)
         self._record_look_up()
 
     def _record_look_up(self) -> None:

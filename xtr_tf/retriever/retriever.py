@@ -140,9 +140,9 @@ class Retriever(tf.Module):
         """Piece ids of `[batch]` strings, cut to the longest query: `[batch, (tokens)]` int32."""
         return self.tokenizer.ragged(queries, self.tokenizer.config.query_length)
 
-    def document_ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Piece ids of `[batch]` strings, cut to the longest document: `[batch, (tokens)]` int32."""
-        return self.tokenizer.ragged(texts, self.tokenizer.config.document_length)
+    def document_ids(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """Piece ids of `[batch]` strings, `[batch, (tokens)]` int32, and which were cut, `[batch]` bool."""
+        return self.tokenizer.cut(texts, self.tokenizer.config.document_length)
 
     def encode(self, ids: tf.RaggedTensor) -> EncodedTexts:
         """Encodes piece ids, padded to the longest row of the batch."""

@@ -21,10 +21,12 @@ string[B, L], `retrieved` bool[B, K, L], `token_scores` float[B, K, L], `documen
 `starts`, `limits` int32[B, K, L], `weights` float[B, L] |
 | `encode_query` | `query` string[B] | `encodings` float[B, L, D], `mask` bool[B, L], `ids` int32[B, L], \
 `pieces` string[B, L]; where pieces are counted, `idf` float[B, L] |
-| `encode_document` | `document` string[B] | `encodings`, `mask` and `ids` as `encode_query` |
+| `encode_document` | `document` string[B] | `encodings`, `mask` and `ids` as `encode_query`, `truncated` \
+bool[B] |
 | `look_up` | `documents` int32[B, K], `tokens` int32[B, K, L]: ordinals, -1 for none | of documents and \
 tokens what `explain` has; `encoder`, `quantizer`, `partition` string[B], fingerprints of the model's origin |
-| `score` | `query` string[B], `documents` string[B, ?] | `scores` float[B, ?], exact f_ColBERT |
+| `score` | `query` string[B], `documents` string[B, ?] | `scores` float[B, ?], exact f_ColBERT, `truncated` \
+bool[B, ?] |
 
 *Parameters*, a value for each query or one for all, and the model's default where the server knows defaults
 of inputs:
@@ -52,12 +54,12 @@ alone, only the other dimensions may be larger, as for the longest query or the 
 padding there.
 
 Results are in descending order of score. K is the largest `top_k`; where a query asked for fewer documents
-or fewer were found, the rest is "" and -inf. A query longer than the tokenizer's limit is cut to it; bytes
-that are not UTF-8 count as U+FFFD. A blank query is refused, except by `serving_default`, which finds
-nothing for it: servers join requests of several callers to one batch, and one caller's mistake must not fail
-the others. Where `retrieved` is false, `token_scores` holds what was imputed and the piece is "" with the
-span -1 to -1; spans count characters of `"{title} {text}"`. Among token hits, padding has the document -1
-and the score -inf.
+or fewer were found, the rest is "" and -inf. A query longer than the tokenizer's limit is cut to it, and so
+is a document, of which `truncated` tells; bytes that are not UTF-8 count as U+FFFD. A blank query is refused,
+except by `serving_default`, which finds nothing for it: servers join requests of several callers to one
+batch, and one caller's mistake must not fail the others. Where `retrieved` is false, `token_scores` holds
+what was imputed and the piece is "" with the span -1 to -1; spans count characters of `"{title} {text}"`.
+Among token hits, padding has the document -1 and the score -inf.
 
 With an `alpha` above 0 candidates are those of XTR and of BM25, and `scores` are their fused scores. Of every
 document `xtr_scores` has f_XTR', with m_i for all tokens where none was retrieved, or f_ColBERT where it was
@@ -239,13 +241,14 @@ def text_signatures(retriever: Retriever) -> dict[str, Any]:
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="document")], autograph=False)
     def encode_document(document: tf.Tensor) -> dict[str, tf.Tensor]:
-        return _encode(retriever, retriever.document_ids(document))
+        ids, truncated = retriever.document_ids(document)
+        return {**_encode(retriever, ids), "truncated": truncated}
 
     @tf.function(
         input_signature=[QUERY, tf.TensorSpec([None, None], tf.string, name="documents")], autograph=False
     )
     def score(query: tf.Tensor, documents: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"scores": _score(retriever, query, documents)}
+        return _score(retriever, query, documents)
 
     return {"encode_query": encode_query, "encode_document": encode_document, "score": score}
 
@@ -264,7 +267,7 @@ def _pieces(retriever: Retriever, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
     return {"pieces": pieces, "idf": ids.with_values(retriever.piece_weights.idf(ids.values)).to_tensor(0.0)}
 
 
-def _score(retriever: Retriever, query: tf.Tensor, documents: tf.Tensor) -> tf.Tensor:
+def _score(retriever: Retriever, query: tf.Tensor, documents: tf.Tensor) -> dict[str, tf.Tensor]:
     """f_ColBERT of `[queries]` with each of its `[queries, documents]`; `-inf` for documents without text."""
     queries = retriever.encode(require_text(retriever.query_ids(query), "query"))
     one_row_each = require(
@@ -275,7 +278,7 @@ def _score(retriever: Retriever, query: tf.Tensor, documents: tf.Tensor) -> tf.T
     with tf.control_dependencies([one_row_each]):
         documents = tf.identity(documents)
     per_query = tf.shape(documents)[1]
-    ids = retriever.document_ids(tf.reshape(documents, [-1]))
+    ids, truncated = retriever.document_ids(tf.reshape(documents, [-1]))
 
     def score_chunk(positions: tf.Tensor) -> tf.Tensor:
         encoded = retriever.encode(tf.gather(ids, positions))
@@ -289,4 +292,5 @@ def _score(retriever: Retriever, query: tf.Tensor, documents: tf.Tensor) -> tf.T
 
     scores = score_in_chunks(tf.size(documents), score_chunk)
     scores = tf.where(has_no_text(ids), -float("inf"), scores)
-    return tf.reshape(scores, tf.shape(documents))
+    shape = tf.shape(documents)
+    return {"scores": tf.reshape(scores, shape), "truncated": tf.reshape(truncated, shape)}

@@ -1,7 +1,7 @@
 """What one request may ask for, and how many may be in progress; more is refused at once.
 
 The limits know the public names of a retriever's inputs (`k_prime`, `top_k`,
-`encodings`). Another model is bound only by those on text and rows.
+`encodings`, `document`). Another model is bound only by those on text and rows.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import numpy as np
 from serving.server.status import Code, RequestError, invalid_argument
 from xtr_tf.errors import InputError
 
+# Inputs of `encode_document` and `score`.
+_DOCUMENTS = ("document", "documents")
 # Texts of one input, such as documents to score, for each row that a request may have.
 _TEXTS_OF_A_ROW = 4
 # A query that comes encoded counts as one for each this many of its vectors.
@@ -29,6 +31,7 @@ class Limits:
     Attributes:
         max_message_bytes: A gRPC message or an HTTP body.
         max_text_bytes: One string, such as a query.
+        max_document_bytes: One string of the inputs `document` and `documents`.
         max_rows: First dimension of an input: queries in one request.
         max_k_prime: Tokens to retrieve for one query token, times the queries of the request:
             the memory that scoring needs grows with this product.
@@ -39,6 +42,7 @@ class Limits:
 
     max_message_bytes: int = 8 << 20
     max_text_bytes: int = 8192
+    max_document_bytes: int = 65_536
     max_rows: int = 256
     max_k_prime: int = 200_000
     max_top_k: int = 10_000
@@ -51,15 +55,23 @@ class Limits:
             if value < 1:
                 raise InputError(f"The limit `{field.name}` must be at least 1. Received: {value}.")
 
+    @property
+    def max_texts(self) -> int:
+        """Texts of one input."""
+        return _TEXTS_OF_A_ROW * self.max_rows
+
     def check(self, inputs: Mapping[str, np.ndarray]) -> int:
         """Checks a request's inputs and returns its number of rows (1 if every input is a scalar)."""
         rows = max((len(array) for array in inputs.values() if array.ndim), default=1)
         _at_most("A request may have {} rows", self.max_rows, rows)
-        for array in inputs.values():
+        for name, array in inputs.items():
             if array.dtype.kind == "O" and array.size:
-                _at_most("An input may have {} texts", _TEXTS_OF_A_ROW * self.max_rows, array.size)
+                _at_most("An input may have {} texts", self.max_texts, array.size)
                 longest = max(map(len, array.flat))
-                _at_most("A text may have {} bytes", self.max_text_bytes, longest)
+                if name in _DOCUMENTS:
+                    _at_most("A document may have {} bytes", self.max_document_bytes, longest)
+                else:
+                    _at_most("A text may have {} bytes", self.max_text_bytes, longest)
         k_prime = _largest(inputs, "k_prime")
         _at_most("`k_prime` times the queries may be {}", self.max_k_prime, k_prime * max(rows, 1))
         if (encodings := inputs.get("encodings")) is not None:

@@ -118,10 +118,13 @@ class RestApi:
 
     async def _dispatch(self, request: HttpRequest, record: RequestRecord) -> HttpResponse:
         path = request.path.partition("?")[0]
+        if path in self._routes:
+            record.method = path.rpartition("/")[2]
+            if request.method != "POST":
+                refused = render_error(f"{path} takes POST only. Received: {request.method:.20}.")
+                return HttpResponse(refused, 405, headers=(("allow", "POST"),))
+            return await self._routes[path](request, record)
         if request.method == "POST":
-            if path in self._routes:
-                record.method = path.rpartition("/")[2]
-                return await self._routes[path](request, record)
             if match := _PREDICTION.fullmatch(path):
                 record.method = match["method"].lower()
                 return await self._predict(_target(match), request, record)
