@@ -26,6 +26,7 @@ from xtr_tf.cli import (
     evaluate,
     export,
     index,
+    mine,
     search,
     tokenizer,
     train,
@@ -49,6 +50,7 @@ app.command("doctor")(doctor.doctor)
 app.command("encode", context_settings={"allow_extra_args": True})(encode.encode)
 app.command("evaluate")(evaluate.evaluate)
 app.command("export")(export.export)
+app.command("mine")(mine.mine)
 app.command("verify")(export.verify)
 app.command("search")(search.search)
 app.command("train")(train.train)
