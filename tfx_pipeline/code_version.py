@@ -17,6 +17,7 @@ _MODEL = (*_BASE, "model")
 _VECTORS = (*_MODEL, "vectors")
 _INDEX = (*_VECTORS, "scoring", "index")
 _RETRIEVER = (*_INDEX, "runtime", "retriever")
+_ALPHA = tuple(f"evaluation/{name}.py" for name in ("alpha", "metrics", "run"))
 
 #: Folders and files of `xtr_tf` that each component runs.
 _ROOMS: dict[str, tuple[str, ...]] = {
@@ -27,7 +28,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "Trainer": (*_MODEL, "scoring", "training"),
     "CorpusEncoder": _VECTORS,
     "IndexBuilder": _INDEX,
-    "RetrieverExporter": _RETRIEVER,
+    "RetrieverExporter": (*_RETRIEVER, *_ALPHA),
     "ServingValidator": _RETRIEVER,
     "RetrievalEvaluator": (*_RETRIEVER, "evaluation"),
 }
@@ -40,7 +41,10 @@ _OWN: dict[str, tuple[str, ...]] = {
     "Trainer": ("tfx_pipeline/components/trainer.py",),
     "CorpusEncoder": ("tfx_pipeline/components/corpus_encoder.py",),
     "IndexBuilder": ("tfx_pipeline/components/index_builder.py",),
-    "RetrieverExporter": ("tfx_pipeline/components/retriever_exporter.py",),
+    "RetrieverExporter": (
+        "tfx_pipeline/components/retriever_exporter.py",
+        "tfx_pipeline/data/splits.py",
+    ),
     "ServingValidator": (
         "tfx_pipeline/components/serving_validator.py",
         "tfx_pipeline/components/serving_smoke_test.py",

@@ -202,7 +202,8 @@ class PipelineConfig:
             is not its business here.
         index: How vectors are kept and searched.
         search: Parameters of requests that name none.
-        store_text: What the model carries of the texts: `none`, `snippet` (their beginnings) or `full`.
+        choose_alpha: Whether `search.alpha` is chosen on the split `eval`; needs `index.lexical`.
+        store_text: What the model returns of texts: `none`, `snippet` (where the query matched) or `full`.
         gate: What the data gate tolerates.
         quality: What a model must reach to be blessed.
         serving_check: What it must do under a server.
@@ -220,6 +221,7 @@ class PipelineConfig:
     run: RunConfig = dataclasses.field(default_factory=RunConfig)
     index: IndexConfig = dataclasses.field(default_factory=IndexConfig)
     search: SearchDefaults = dataclasses.field(default_factory=SearchDefaults)
+    choose_alpha: bool = False
     store_text: StoreText = "full"
     gate: GateSettings = dataclasses.field(default_factory=GateSettings)
     quality: QualitySettings = dataclasses.field(default_factory=QualitySettings)
@@ -232,8 +234,8 @@ class PipelineConfig:
         require(bool(self.name), "`name` must not be empty.", self.name)
         require(bool(self.root), "`root` must name a folder.", self.root)
         require(
-            self.index.lexical != "none" or not self.search.alpha,
-            "`search.alpha` needs BM25: set `index.lexical` to words or ngrams.",
+            self.index.lexical != "none" or not (self.choose_alpha or self.search.alpha),
+            "`choose_alpha` and `search.alpha` need BM25: set `index.lexical` to words or ngrams.",
             self.index.lexical,
         )
         require(

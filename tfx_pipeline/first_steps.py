@@ -243,7 +243,7 @@ run:
     batch_size: 32
     learning_rate: 1.0e-3
     checkpoint_every: 100
-index: {{lexical: ngrams}}  # BM25 in the same model; `search: {{alpha: 0.5}}` answers by both
+index: {{lexical: ngrams}}  # BM25 in the same model; `choose_alpha: true` answers by both
 # gate: {{training_drift: 0.1, corpus_drift: 0.1, max_missing_positives: 0.1}}
 # quality: {{min_average: 0.0, min_per_language: 0.0, max_average_drop: 0.01, max_language_drop: 0.05}}
 # serving_check: {{latency_ms: 500}}

@@ -122,6 +122,8 @@ def create_pipeline(
         defaults=settings_to_json(config.search),
         model_name=config.model_name,
         store_text=config.store_text,
+        examples=data.training if config.choose_alpha else None,
+        corpus=data.corpus if config.choose_alpha else None,
     )
     validator = ServingValidator(
         model=exporter.outputs["model"], parameters=settings_to_json(config.serving_check)

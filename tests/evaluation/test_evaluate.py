@@ -16,8 +16,10 @@ from xtr_tf.cli.app import app
 from xtr_tf.collections.dataset import Dataset
 from xtr_tf.collections.loading import load_datasets
 from xtr_tf.errors import InputError
+from xtr_tf.evaluation.alpha import ALPHAS, best_alpha, measure_alphas, over_languages
 from xtr_tf.evaluation.evaluate import evaluate_model
 from xtr_tf.evaluation.evaluator import EvaluationSettings
+from xtr_tf.runtime import SavedModelSession
 
 SETTINGS = EvaluationSettings(k_prime=100, max_queries=40, analysis_queries=10, exact_queries=10, fusion=True)
 
@@ -83,6 +85,26 @@ def test_a_model_does_not_differ_from_itself(
     for row in (*comparison["datasets"], *comparison["languages"]):
         assert row["value"] == pytest.approx(0, abs=1e-6)
         assert row["verdict"] == "no clear difference"
+
+
+def test_alpha_is_measured_by_language(exported_directory: Path, atlas: Dataset) -> None:
+    sample = atlas.sample(10)
+    with SavedModelSession(exported_directory / "1") as session:
+        means = measure_alphas(session, sample)
+        found = session.run("search", {"query": [query.text for query in sample.queries], "alpha": [0.0]})
+    assert sorted(means) == sorted({query.language for query in sample.queries})
+    assert all(tuple(own) == ALPHAS for own in means.values())
+    of_all = over_languages(means)
+    assert of_all[best_alpha(of_all)] == max(of_all.values()) > of_all[0.0], "a random encoder needs BM25"
+    # The slow way: nDCG@10 of one language, with documents that answer or do not.
+    language = sample.queries[0].language
+    values = []
+    for query, ids in zip(sample.queries, found["document_ids"], strict=True):
+        if query.language == language:
+            relevant = {key for key, grade in sample.judgements[query.id].items() if grade > 0}
+            gains = [1 / np.log2(rank + 2) for rank in range(10) if ids[rank].decode() in relevant]
+            values.append(sum(gains) / sum(1 / np.log2(rank + 2) for rank in range(min(10, len(relevant)))))
+    assert means[language][0.0] == pytest.approx(np.mean(values), abs=1e-6)
 
 
 def test_exported_model_with_another_model_as_baseline(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,12 @@ from tfx_pipeline.data.example_gen import document_example
 from xtr_tf.collections.document import Document
 from xtr_tf.config.retrieval import EncodingConfig, IndexConfig, SearchDefaults
 from xtr_tf.errors import InputError
+from xtr_tf.evaluation.alpha import ALPHAS, best_alpha
 from xtr_tf.index.folder import TokenIndex
 from xtr_tf.model.folder import load_encoder, save_encoder
+from xtr_tf.runtime import SavedModelSession
+from xtr_tf.training.data.examples import TrainingExample
+from xtr_tf.training.data.tfrecords import serialize_example
 from xtr_tf.vectors.store import TokenVectors
 
 
@@ -50,11 +55,11 @@ class Stage:
         CorpusEncoderExecutor().Do(inputs, {"vectors": [vectors]}, parameters)
         return vectors
 
-    def index(self, vectors: Any, update: bool = False, beam_args: str = "[]") -> Any:
+    def index(self, vectors: Any, update: bool = False, beam_args: str = "[]", lexical: str = "none") -> Any:
         self.count += 1
         index = new_artifact(TokenIndexArtifact, self.folder / f"index-{self.count}")
         parameters = {
-            "settings": settings_to_json(IndexConfig(num_leaves=16)),
+            "settings": settings_to_json(IndexConfig(num_leaves=16, lexical=lexical)),
             "update": int(update),
             "work": str(self.folder / "work"),
             "beam_args": beam_args,
@@ -62,11 +67,12 @@ class Stage:
         IndexBuilderExecutor().Do({"vectors": [vectors]}, {"index": [index]}, parameters)
         return index
 
-    def export(self, vectors: Any, index: Any) -> Any:
+    def export(self, vectors: Any, index: Any, **judged: Any) -> Any:
         self.count += 1
         model = new_artifact(standard_artifacts.Model, self.folder / f"model-{self.count}")
         parameters = {"defaults": settings_to_json(SearchDefaults(k_prime=50)), "model_name": "atlas"}
         inputs = {"encoder": [self.model], "vectors": [vectors], "index": [index]}
+        inputs |= {name: [artifact] for name, artifact in judged.items()}
         RetrieverExporterExecutor().Do(inputs, {"model": [model]}, parameters)
         return model
 
@@ -88,6 +94,36 @@ def ids(vectors: Any) -> list[str]:
 def counted(vectors: Any) -> tuple[int, int]:
     names = ("documents_encoded", "documents_reused")
     return tuple(vectors.get_int_custom_property(name) for name in names)  # type: ignore[return-value]
+
+
+def test_alpha_is_chosen_on_the_development_queries(stage: Stage) -> None:
+    vectors = stage.encode(stage.documents)
+    questions = [
+        serialize_example(
+            TrainingExample(f"q{number}", document.text[-40:], (document,), language=document.language)
+        )
+        for number, document in enumerate(stage.documents)
+    ]
+    judged = {
+        "examples": write_examples(stage.folder / "examples", {"eval": questions}),
+        "corpus": write_examples(stage.folder / "judged", {"corpus": map(document_example, stage.documents)}),
+    }
+    model = stage.export(vectors, stage.index(vectors, lexical="ngrams"), **judged)
+    version = Path(model.uri, "Format-Serving")
+    card = json.loads((version / "model_card.json").read_text())
+    metrics = card["metrics"]
+    means = {alpha: metrics[f"nDCG@10 on eval, alpha {alpha}"] for alpha in ALPHAS}
+    # A random encoder needs BM25, and what is chosen is what callers get who ask for nothing.
+    assert card["defaults"]["alpha"] == best_alpha(means) > 0
+    languages = {document.language for document in stage.documents}
+    assert all(metrics[f"best alpha on eval, {language}"] in ALPHAS for language in languages)
+    with SavedModelSession(version) as session:
+        assert session.defaults("search")["alpha"] == np.float32(best_alpha(means))
+        text = [stage.documents[0].text[-40:]]
+        both = session.run("search", {"query": text, "alpha": [best_alpha(means)]})
+        np.testing.assert_array_equal(
+            session.run("serving_default", {"query": text})["document_ids"], both["document_ids"]
+        )
 
 
 def test_only_texts_that_changed_are_encoded_again(stage: Stage) -> None:

@@ -95,6 +95,21 @@ def test_a_refresh_has_no_training(config: PipelineConfig) -> None:
     assert {node.id for node in encoder.upstream_nodes} == {"CorpusGen", "DataGate", "LatestBlessedModel"}
 
 
+def test_alpha_is_chosen_if_asked_for(config: PipelineConfig) -> None:
+    import dataclasses
+
+    def upstream(config: PipelineConfig, dag: str) -> set[str]:
+        (exporter,) = (n for n in create_pipeline(config, dag).components if n.id == "RetrieverExporter")
+        return {node.id for node in exporter.upstream_nodes}
+
+    index = dataclasses.replace(config.index, lexical="words")
+    chosen = dataclasses.replace(config, index=index, choose_alpha=True)
+    for dag in ("full", "refresh"):
+        assert upstream(chosen, dag) - upstream(config, dag) == {"TrainingGen", "CorpusGen"}
+    with pytest.raises(InputError, match=r"`choose_alpha` and .* need BM25"):
+        dataclasses.replace(config, choose_alpha=True)
+
+
 def test_a_remote_pipeline_knows_no_local_path(config: PipelineConfig) -> None:
     import dataclasses
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,12 +22,14 @@ from tfx_pipeline.artifacts import (
 )
 from tfx_pipeline.components.executor import Artifacts, SingleArtifacts
 from tfx_pipeline.config import settings_from_json
+from tfx_pipeline.data.splits import SPLIT, development_set
 from tfx_pipeline.provenance import code_version
 from tfx_pipeline.storage import local_input, local_output
 from xtr_tf.config.retrieval import SearchDefaults
 from xtr_tf.retriever.assembly import Assembly, assemble_retriever
 from xtr_tf.retriever.export import export_retriever
 from xtr_tf.retriever.model_card import ModelCard
+from xtr_tf.retriever.session import RetrieverSession
 from xtr_tf.vectors.store import TokenVectors
 
 _STAGING = ".export"
@@ -39,6 +42,8 @@ class RetrieverExporterSpec(ComponentSpec):
         "encoder": ChannelParameter(type=standard_artifacts.Model),
         "vectors": ChannelParameter(type=TokenVectorsArtifact),
         "index": ChannelParameter(type=TokenIndexArtifact),
+        "examples": ChannelParameter(type=standard_artifacts.Examples, optional=True),
+        "corpus": ChannelParameter(type=standard_artifacts.Examples, optional=True),
     }
     OUTPUTS = {"model": ChannelParameter(type=standard_artifacts.Model)}  # noqa: RUF012
     PARAMETERS = {  # noqa: RUF012
@@ -64,6 +69,8 @@ class RetrieverExporterExecutor(SingleArtifacts, base_executor.BaseExecutor):
             assembly = assemble_retriever(
                 encoder, vectors, index, defaults, properties.get("store_text") or "full"
             )
+            if "examples" in inputs and "corpus" in inputs:
+                assembly = _with_best_alpha(assembly, inputs["examples"], inputs["corpus"])
             card = _export(assembly, properties["model_name"], out)
             # Whoever refreshes the corpus needs the encoder of the model that was blessed.
             shutil.copytree(encoder, out / ENCODER_FOLDER)
@@ -82,7 +89,9 @@ class RetrieverExporter(base_component.BaseComponent):
         index: Their index.
         defaults: `SearchDefaults` as JSON.
         model_name: What requests will call the model.
-        store_text: What it carries of the texts, as for `assemble_retriever`.
+        store_text: What it returns of the texts, as for `assemble_retriever`.
+        examples: Training examples, on whose split `eval` `alpha` is chosen; that of `defaults` if None.
+        corpus: The documents that they name.
     """
 
     SPEC_CLASS = RetrieverExporterSpec
@@ -96,6 +105,8 @@ class RetrieverExporter(base_component.BaseComponent):
         defaults: str,
         model_name: str,
         store_text: str = "full",
+        examples: BaseChannel | None = None,
+        corpus: BaseChannel | None = None,
     ) -> None:
         super().__init__(
             RetrieverExporterSpec(
@@ -105,9 +116,32 @@ class RetrieverExporter(base_component.BaseComponent):
                 defaults=defaults,
                 model_name=model_name,
                 store_text=store_text,
+                examples=examples,
+                corpus=corpus,
                 model=Channel(type=standard_artifacts.Model),
             )
         )
+
+
+def _with_best_alpha(assembly: Assembly, examples: Artifact, corpus: Artifact) -> Assembly:
+    """The same retriever, which answers by the `alpha` that suits the development queries best.
+
+    A query does not tell its language, so that `serving_default` has one `alpha` for all, the best on the
+    mean of languages. Callers who know the language find its own in the model card.
+    """
+    from xtr_tf.evaluation.alpha import best_alpha, measure_alphas, over_languages
+
+    retriever, card = assembly.retriever, assembly.card
+    means = measure_alphas(RetrieverSession(retriever), development_set(examples, corpus, "nDCG@10").dataset)
+    of_all = over_languages(means)
+    retriever.defaults = dataclasses.replace(retriever.defaults, alpha=best_alpha(of_all))
+    metrics = {
+        **card.metrics,
+        **{f"nDCG@10 on {SPLIT}, alpha {alpha}": mean for alpha, mean in of_all.items()},
+        **{f"best alpha on {SPLIT}, {language}": best_alpha(own) for language, own in means.items()},
+    }
+    card = dataclasses.replace(card, defaults=dataclasses.asdict(retriever.defaults), metrics=metrics)
+    return Assembly(retriever, card)
 
 
 def _export(assembly: Assembly, name: str, out: Path) -> ModelCard:
