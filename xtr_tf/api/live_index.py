@@ -160,8 +160,8 @@ class LiveIndex(Index):
             min_score: Documents that score less are not returned by default.
             alpha: Default weight of BM25, from 0 to 1; needs an index with `lexical`.
             fusion: How XTR and BM25 are combined by default, `weighted` or `rrf`.
-            store_text: What the version carries of the texts: `none`, a `snippet` of up to 300 characters
-                from the beginning, or `full`.
+            store_text: What the version returns of the texts: `none`, a `snippet` of up to 300 characters
+                where the query matched, or `full`.
             keep_spans: Whether it carries pieces and places of tokens, 12 bytes each, for explanations.
             queries: Texts for warm-up requests and reference answers; titles of the documents if not given.
             progress: Whether to show progress.

@@ -97,7 +97,7 @@ Rescore = Annotated[
     int, typer.Option(help="Candidates ranked again by exact f_ColBERT by default; 0 for none.")
 ]
 StoreText = Annotated[
-    str, typer.Option(help="Texts to keep in the model: none, snippet (their beginnings) or full.")
+    str, typer.Option(help="Texts to show with results: none, snippet (where the query matched) or full.")
 ]
 KeepSpans = Annotated[
     bool, typer.Option(help="Keep pieces and positions of tokens, 12 bytes each, for explanations.")

@@ -177,7 +177,7 @@ class IndexConfig:
         )
 
 
-#: What of its documents' texts a model carries: nothing, their beginnings, or all.
+#: What of its documents' texts a model returns: nothing, where a query matched, or all.
 STORE_TEXT = ("none", "snippet", "full")
 StoreText = Literal["none", "snippet", "full"]
 

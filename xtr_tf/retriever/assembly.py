@@ -55,8 +55,8 @@ def assemble_retriever(
         vectors_directory: Token vectors of the corpus; gives documents, pieces and spans.
         index_directory: The index of these vectors.
         defaults: Parameters of requests that name none.
-        store_text: What the model carries of the texts, to be returned with documents: `none`, a `snippet` of
-            up to 300 characters from the beginning, or `full`.
+        store_text: What the model returns of the texts: `none`, a `snippet` of up to 300 characters where the
+            query matched, or `full`. Both carry the texts.
         keep_spans: Whether it carries pieces and spans of tokens, 12 bytes each, for explanations.
         metrics: Measured quality, for the card.
 
@@ -108,10 +108,10 @@ def assemble(
     require(store_text in STORE_TEXT, f"`store_text` must be one of {', '.join(STORE_TEXT)}.", store_text)
     part = partition or whole(index.document_offsets)
     records = [
-        dataclasses.replace(record, text=_stored(record.text, store_text))
+        dataclasses.replace(record, text=None) if store_text == "none" else record
         for record in corpus.documents(part.first_document, part.last_document)
     ]
-    table = DocumentTable(records, corpus.manifest.fields)
+    table = DocumentTable(records, corpus.manifest.fields, store_text == "snippet")
     defaults = defaults or SearchDefaults()
     retriever = Retriever(
         encoder,
@@ -170,21 +170,6 @@ def _identity(encoder: str, index: TokenIndex, records: Sequence[DocumentRecord]
         for parts in ([index.config.kind, trained], [encoder, files, documents])
     )
     return Identity(encoder, quantizer, content)
-
-
-# Characters of a text that a snippet has at most.
-_SNIPPET = 300
-
-
-def _stored(text: str | None, store_text: str) -> str | None:
-    if text is None or store_text == "none":
-        return None
-    if store_text == "full" or len(text) <= _SNIPPET:
-        return text
-    # To the end of a word, where words are parted by spaces; the last character is the ellipsis.
-    start = text[: _SNIPPET - 1]
-    whole, _, rest = start.rpartition(" ")
-    return f"{(whole if len(rest) < _SNIPPET // 10 else start).rstrip()}…"
 
 
 def _piece_weights(

@@ -12,6 +12,7 @@ import tensorflow as tf
 from xtr_tf.retriever.hybrid import HybridDocuments
 from xtr_tf.retriever.request import QUERY, SearchRequest, require_text, with_parameters
 from xtr_tf.retriever.retriever import Retriever
+from xtr_tf.retriever.snippets import cut_snippets
 from xtr_tf.retriever.token_search import at_least_one_row
 from xtr_tf.scoring.token_hits import TokenHits
 
@@ -40,7 +41,7 @@ def _explain(retriever: Retriever, query: tf.Tensor, request: SearchRequest) -> 
         retriever.tokens.look_up(alignment.tokens) if retriever.tokens else (unknown, unknown, unknown)
     )
     return {
-        **describe_documents(retriever, ranked),
+        **describe_documents(retriever, ranked, hits, queries.mask),
         "texts": retriever.documents.look_up_texts(ranked.ordinals),
         "query_pieces": ids.with_values(retriever.tokenizer.pieces(ids.values)).to_tensor(""),
         "retrieved": alignment.retrieved,
@@ -53,25 +54,49 @@ def _explain(retriever: Retriever, query: tf.Tensor, request: SearchRequest) -> 
 
 
 def describe_documents(
-    retriever: Retriever, ranked: HybridDocuments, of_text: bool = True
+    retriever: Retriever,
+    ranked: HybridDocuments,
+    hits: TokenHits,
+    query_mask: tf.Tensor,
+    of_text: bool = True,
 ) -> dict[str, tf.Tensor]:
-    """What searches return of the documents that were found; with both scores if queries came as text.
+    """What searches return of the documents that were found.
 
     Args:
-        retriever: The retriever.
-        ranked: What it found.
-        of_text: Whether queries came as text.
+        retriever: Who found them.
+        ranked: The documents.
+        hits: Of the valid query tokens, for snippets.
+        query_mask: `[queries, length]` bool, which tokens are.
+        of_text: Whether queries came as text; there are both scores then.
 
     Returns:
         The outputs of a signature by name.
     """
     both = {"xtr_scores": ranked.xtr_scores, "lexical_scores": ranked.lexical_scores}
-    return {
+    described = {
         "scores": ranked.scores,
         **(both if of_text and retriever.lexical is not None else {}),
         **retriever.documents.look_up(ranked.ordinals),
         **retriever.documents.look_up_contents(ranked.ordinals),
     }
+    if retriever.documents.snippets and "texts" in described:
+        described["texts"] = _snippets(retriever, ranked.ordinals, hits, query_mask, described)
+    return described
+
+
+def _snippets(
+    retriever: Retriever,
+    ordinals: tf.Tensor,
+    hits: TokenHits,
+    query_mask: tf.Tensor,
+    described: dict[str, tf.Tensor],
+) -> tf.Tensor:
+    alignment = align(hits, hits.cutoffs, query_mask, retriever.document_of_token, ordinals)
+    unknown = tf.fill(tf.shape(alignment.tokens), -1)
+    _, starts, limits = (
+        retriever.tokens.look_up(alignment.tokens) if retriever.tokens else (unknown, unknown, unknown)
+    )
+    return cut_snippets(described["texts"], described["titles"], starts, limits, alignment.scores)
 
 
 class Alignment(NamedTuple):

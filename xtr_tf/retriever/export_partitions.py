@@ -42,7 +42,7 @@ class PartitionExport:
         index: Their index.
         count: Partitions in all.
         defaults: Parameters of requests that name none.
-        store_text: What the models carry of texts, as for `assemble`.
+        store_text: What the models return of texts, as for `assemble`.
         keep_spans: Whether they carry pieces and spans of tokens.
     """
 

@@ -293,7 +293,12 @@ class _Recorder:
             for name, value in inputs.items()
         }
         outputs = self._ask(signature, asked)
-        kept = {name: array for name, array in outputs.items() if not only or name in only}
+        # Where a snippet is cut depends on tokens near the cut-off; `explain` has the whole text.
+        snippets = self._retriever.documents.snippets and signature in ("search", "search_vectors")
+        cut = ("texts",) if snippets else ()
+        kept = {
+            name: array for name, array in outputs.items() if (not only or name in only) and name not in cut
+        }
         beyond = self._beyond(signature, inputs)
         if signature in ("serving_default", "search", "explain"):
             tolerances = self._of_fused(asked, outputs, tolerances)

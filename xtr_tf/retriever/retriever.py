@@ -234,7 +234,14 @@ class Retriever(tf.Module):
             request: What is asked for.
             texts: `[queries]` strings, for BM25; without them `alpha` is taken to be 0.
         """
-        return self.rank_hits(self.find_tokens(queries, request), queries, request, texts)
+        return self.search_with_hits(queries, request, texts)[1]
+
+    def search_with_hits(
+        self, queries: EncodedTexts, request: SearchRequest, texts: tf.Tensor | None = None
+    ) -> tuple[TokenHits, HybridDocuments]:
+        """As `search`, with the hits that it is by."""
+        hits = self.find_tokens(queries, request)
+        return hits, self.rank_hits(hits, queries, request, texts)
 
     def rank_hits(
         self, hits: TokenHits, queries: EncodedTexts, request: SearchRequest, texts: tf.Tensor | None

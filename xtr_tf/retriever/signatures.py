@@ -6,7 +6,8 @@
 |---|---|---|
 | `serving_default` | `query` string[B] | `document_ids` string[B, K], `scores` float[B, K] |
 | `search` | `query` string[B], *parameters* | `document_ids`, `titles`, `languages` string[B, K], \
-`scores` float[B, K]; where they are kept, `texts` and `fields` (JSON) string[B, K]; with BM25, \
+`scores` float[B, K]; where they are kept, `texts` (or snippets of them) and `fields` (JSON) string[B, K]; \
+with BM25, \
 `xtr_scores`, `lexical_scores` float[B, K] |
 | `search_vectors` | `encodings` float[B, L, D], `mask` bool[B, L], `weights` float[B, L], *parameters* \
 without `token_weights`, `alpha`, `fusion` | as `search`, without `xtr_scores`, `lexical_scores` |
@@ -87,6 +88,7 @@ from xtr_tf.retriever.request import (
 )
 from xtr_tf.retriever.retriever import EncodedTexts, Retriever
 from xtr_tf.scoring.maxsim import maxsim_scores, score_in_chunks
+from xtr_tf.scoring.token_hits import TokenHits
 
 
 def build_signatures(retriever: Retriever) -> dict[str, Any]:
@@ -104,11 +106,11 @@ def search_signatures(retriever: Retriever) -> dict[str, Any]:
     defaults = retriever.defaults
     default_request = SearchRequest.default(defaults)._replace(languages=None, filter=None)
     # Traced once for the signatures that take parameters.
-    traced_search = tf.function(retriever.search, autograph=False)
+    traced_search = tf.function(retriever.search_with_hits, autograph=False)
 
-    def shared_search(*arguments: Any) -> HybridDocuments:
+    def shared_search(*arguments: Any) -> tuple[TokenHits, HybridDocuments]:
         # Outside a graph every new length of a query would be traced.
-        return (retriever.search if tf.executing_eagerly() else traced_search)(*arguments)
+        return (retriever.search_with_hits if tf.executing_eagerly() else traced_search)(*arguments)
 
     @tf.function(input_signature=[QUERY], autograph=False)
     def serving_default(query: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -129,14 +131,16 @@ def search_signatures(retriever: Retriever) -> dict[str, Any]:
         request = request.checked(tf.size(query))
         ids = require_text(retriever.query_ids(query), "query")
         encoded = retriever.weigh(retriever.encode(ids), ids, request.token_weights)
-        return describe_documents(retriever, shared_search(encoded, request, query))
+        hits, ranked = shared_search(encoded, request, query)
+        return describe_documents(retriever, ranked, hits, encoded.mask)
 
     def search_vectors(
         encodings: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, request: SearchRequest
     ) -> dict[str, tf.Tensor]:
         request = request.checked(tf.shape(mask)[0])
         encoded = _checked_weights(_checked_vectors(encodings, mask), weights)
-        return describe_documents(retriever, shared_search(encoded, request), of_text=False)
+        hits, ranked = shared_search(encoded, request)
+        return describe_documents(retriever, ranked, hits, encoded.mask, of_text=False)
 
     def search_tokens(query: tf.Tensor, request: SearchRequest) -> dict[str, tf.Tensor]:
         request = request.checked(tf.size(query))

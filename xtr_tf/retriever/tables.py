@@ -26,12 +26,18 @@ class DocumentTable(tf.Module):
         documents: In the order of their ordinals. Titles and texts are kept only if any document
             has one; a table without them answers "".
         fields: Types of the documents' fields by name; `language` is one of them in any case.
+        snippets: Whether searches show of a text only where the query matched it.
 
     Raises:
         InputError: There is no document, or two have the same id, or one has none.
     """
 
-    def __init__(self, documents: Iterable[DocumentRecord], fields: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        documents: Iterable[DocumentRecord],
+        fields: Mapping[str, str] | None = None,
+        snippets: bool = False,
+    ) -> None:
         super().__init__(name="document_table")
         records = list(documents)
         _check_ids([record.id for record in records])
@@ -40,6 +46,7 @@ class DocumentTable(tf.Module):
         self.titles = _strings((record.title for record in records), "document_titles")
         self.texts = _strings((record.text or "" for record in records), "document_texts")
         self.has_fields = bool(fields)
+        self.snippets = snippets
         self.fields = _strings(
             (
                 json.dumps(dict(record.fields), ensure_ascii=False, sort_keys=True) if fields else ""
