@@ -8,6 +8,7 @@ the same terms with a table. Knows nothing of documents or scores.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
@@ -15,8 +16,15 @@ from typing import NamedTuple
 import numpy as np
 
 # Python's \w leaves out the vowel signs of Indic and South-East Asian scripts and would cut words at them,
-# so their blocks are taken whole (Devanagari to Sinhala, Thai and Lao, Tibetan and Myanmar, Khmer).
-_ALPHABETS = r"\u0900-\u0dff\u0e00-\u0eff\u0f00-\u109f\u1780-\u17ff"
+# so their blocks are taken whole (Devanagari to Sinhala, Thai and Lao, Tibetan and Myanmar, Khmer), but for
+# punctuation such as the danda, which stands right after a word.
+_BLOCKS = ((0x0900, 0x0DFF), (0x0E00, 0x0EFF), (0x0F00, 0x109F), (0x1780, 0x17FF))
+_ALPHABETS = "".join(
+    chr(code)
+    for first, last in _BLOCKS
+    for code in range(first, last + 1)
+    if not unicodedata.category(chr(code)).startswith("P")
+)
 _WORD = re.compile(rf"[\w{_ALPHABETS}]+")
 # Scripts written without spaces: Thai, Lao, Myanmar, Khmer, kana, Han.
 _UNSPACED = (
