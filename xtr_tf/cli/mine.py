@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from xtr_tf.cli.progress import Quiet, next_command
-from xtr_tf.errors import InputError
+from xtr_tf.errors import InputError, needs_extra
 
 if TYPE_CHECKING:
     from xtr_tf.collections.document import Document
@@ -88,7 +88,8 @@ def _ranker(model: Path | None, analyser: str, documents: list[Document]) -> Ran
     if model is None:
         from xtr_tf.evaluation.baselines import BM25
 
-        return BM25(documents, analyser).search
+        with needs_extra("BM25", "eval"):
+            return BM25(documents, analyser).search
     from xtr_tf.evaluation.exported_model import ExportedModel
 
     exported = ExportedModel(model)
