@@ -53,7 +53,9 @@ def mine(
 
     settings = MiningSettings(negatives, *_window(ranks), margin=margin, same_title=same_title)
     if model is not None and corpus is None:
-        raise InputError("A model ranks the documents of its index; give its --corpus. Received: none.")
+        raise InputError(
+            "A model ranks the documents of its index; give its --corpus. Received: only --model."
+        )
     bad_records = BadRecords(max_bad_records)
     sources = open_source(SourceConfig(path=training, split=split), bad_records)
     examples = [source[number] for source in sources for number in range(len(source))]
