@@ -78,7 +78,8 @@ def train(
         TrainingInterruptedError: It was interrupted; a checkpoint was written.
 
     Example:
-        >>> better = xtr_tf.train(model, [("How deep is Baikal?", "Baikal is 1,642 m deep.")], steps=2)
+        >>> pairs = [("How deep is Baikal?", "Baikal is 1,642 m deep."), ("Who painted it?", "Vermeer did.")]
+        >>> better = xtr_tf.train(model, pairs, steps=2)
         >>> better.save("encoders/mine")
         PosixPath('encoders/mine')
     """
