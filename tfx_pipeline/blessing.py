@@ -49,6 +49,9 @@ def judge(report: Mapping[str, Any], settings: QualitySettings) -> Verdict:
     Args:
         report: What `xtr_tf.evaluation.report.content.build_content` made.
         settings: The thresholds.
+
+    Returns:
+        Whether the model is blessed, with reasons.
     """
     figures = _figures_of_languages(report, settings.metric)
     averages = {system: float(np.mean(list(values.values()))) for system, values in figures.items()}

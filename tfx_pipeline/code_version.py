@@ -69,6 +69,9 @@ def code_of(component: str, sources: Path = _SOURCES) -> str:
     Args:
         component: One of `COMPONENTS`.
         sources: The folder that holds the packages.
+
+    Returns:
+        A hash in hexadecimal.
     """
     digest = hashlib.sha256(repr(sorted(installed_versions().items())).encode())
     for place in (*(f"xtr_tf/{room}" for room in _ROOMS[component]), *_OWN[component]):

@@ -64,6 +64,9 @@ def start_pipeline(
         eval_: Further judged queries that models are judged by; a tenth of `training` if None.
         encoder: What training starts from, if anything.
 
+    Returns:
+        What was written, and the languages that were found.
+
     Raises:
         InputError: A file is not what it should be, or the folder has a configuration.
     """

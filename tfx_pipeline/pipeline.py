@@ -84,6 +84,9 @@ def create_pipeline(
         metadata: Where the metadata store is; None where the runner has one of its own.
         trainer_class: What takes the place of TFX's Trainer where training is a job of its own.
         withdrawn: Why versions were taken back, by what they were made of; see `withdrawal`.
+
+    Returns:
+        TFX's pipeline, for any runner.
     """
     data = _data(config, dag)
     blessed = _latest_blessed_model()

@@ -98,6 +98,9 @@ def trace(lineage: Lineage, path: str) -> Provenance:
         lineage: The store.
         path: A version that was pushed, or the folder of a model's artifact.
 
+    Returns:
+        Data, code, figures and blessings.
+
     Raises:
         InputError: No run recorded it.
     """

@@ -58,6 +58,9 @@ def local_files(base: str, patterns: list[str]) -> Iterator[Path]:
     Args:
         base: A folder, local or such as `gs://bucket/folder`.
         patterns: Globs relative to `base`.
+
+    Yields:
+        The folder.
     """
     if not is_remote(base):
         yield Path(base)

@@ -57,6 +57,9 @@ def track(what: str, total: float | None = None, unit: str = "", done: float = 0
         unit: What is counted, such as `tokens`.
         done: Units that an earlier run has finished.
 
+    Yields:
+        What to count with.
+
     Example:
     ```python
     with track("encode", len(documents), "documents") as progress:

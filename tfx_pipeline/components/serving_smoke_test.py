@@ -58,6 +58,9 @@ def run_smoke_test(directory: Path, settings: ServingCheckSettings) -> ServingSm
     Args:
         directory: One version of a model.
         settings: How fast it must be.
+
+    Returns:
+        Load time, latencies, and what is wrong.
     """
     try:
         report = verify_model(directory)

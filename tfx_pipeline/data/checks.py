@@ -70,6 +70,9 @@ def vanished_languages(statistics: Any, schema: Any, minimum: int) -> list[str]:
         statistics: `DatasetFeatureStatistics` of the split.
         schema: The curated schema, whose domain of `language` lists those in use.
         minimum: Examples that a language must have.
+
+    Returns:
+        A phrase per language.
     """
     counts = language_counts(statistics)
     return [
@@ -87,6 +90,9 @@ def drifted_languages(statistics: Any, previous: Any, schema: Any, threshold: fl
         previous: The same of the data that it is compared with.
         schema: The curated schema.
         threshold: How far the share of one language may be apart.
+
+    Returns:
+        A phrase per language.
     """
     compared = type(schema)()
     compared.CopyFrom(schema)

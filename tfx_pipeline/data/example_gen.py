@@ -237,6 +237,9 @@ def read_training_file(file: str, base: str) -> Iterator[bytes]:
     Args:
         file: Path relative to `base`; `qrels/SPLIT.tsv` means a BEIR folder's judgements.
         base: The input's folder.
+
+    Yields:
+        Serialised `tf.train.Example`s.
     """
     from xtr_tf.training.data.sources import open_source
     from xtr_tf.training.data.tfrecords import serialize_example

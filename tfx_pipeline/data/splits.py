@@ -77,6 +77,9 @@ def development_set(examples: Artifact, corpus: Artifact, metric: str) -> Develo
         corpus: Documents.
         metric: What the set is reported with.
 
+    Returns:
+        Queries and judgements.
+
     Raises:
         InputError: No query of the split names a positive that is in the corpus.
     """

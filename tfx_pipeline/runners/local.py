@@ -61,6 +61,9 @@ def run_pipeline(
         force: Whether to run although nothing changed since the last run.
         hidden: Whether to show no progress within components.
 
+    Returns:
+        What was pushed and why, or why nothing was.
+
     Raises:
         InputError: It cannot run here, or a component failed.
     """

@@ -63,6 +63,9 @@ def ask(
         queries: The queries.
         request: Parameters by name; None stands for the model's default.
 
+    Yields:
+        A query, and arrays by the names of outputs.
+
     Raises:
         InputError: A query has no text or is no string, or a parameter cannot be used.
     """

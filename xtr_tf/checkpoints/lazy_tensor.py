@@ -54,6 +54,9 @@ def mapped_array(path: Path, offset: int, dtype: str, shape: tuple[int, ...]) ->
         offset: Where the first value starts, in bytes.
         dtype: Name of the element type.
         shape: Dimensions of the array.
+
+    Returns:
+        A read-only view of the file.
     """
     count = math.prod(shape)
     if count == 0:

@@ -92,6 +92,9 @@ def infer_config(shapes: Mapping[str, tuple[int, ...]], gin_file: Path | None) -
         shapes: Canonical name to shape, for the tensors that were found.
         gin_file: The gin file next to the checkpoint, consulted only for the activation.
 
+    Returns:
+        The shape of the encoder.
+
     Raises:
         InputError: Tensors that are needed for it are missing, or the activation is another one.
     """

@@ -158,6 +158,9 @@ def read_shards(index: Path, read_file: Callable[[Path], dict[str, LazyTensor]])
         index: A `*.index.json` file with a `weight_map` from tensor names to file names.
         read_file: Reads one shard.
 
+    Returns:
+        Tensors by name; none is read yet.
+
     Raises:
         InputError: The index is malformed, or shards or tensors that it names are absent.
     """

@@ -81,6 +81,9 @@ def plan_import(
         preset: The encoder that the checkpoint must fit; by default the one it describes.
         projection_dim: Width of the projection if the checkpoint has none; 128 by default.
         initialize_projection: Whether the projection may be absent.
+
+    Returns:
+        Which tensor becomes which weight, and what is in the way.
     """
     assignments, dropped, problems = _assign(checkpoint)
     config = _find_config(checkpoint, assignments, preset)
@@ -177,6 +180,9 @@ def inspect_tensors(checkpoint: Checkpoint, plan: ImportPlan | None) -> list[Ins
     Args:
         checkpoint: The opened checkpoint.
         plan: What an import would do; None if that cannot be said, then only names are judged.
+
+    Returns:
+        One row per tensor.
     """
     rows = [
         InspectedTensor(name, tensor.shape, tensor.dtype, *_judge(name, checkpoint.naming, plan))

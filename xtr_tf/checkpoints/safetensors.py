@@ -131,6 +131,9 @@ def row_blocks(array: np.ndarray, rows: np.ndarray | None = None) -> Iterator[np
     Args:
         array: Any array; a scalar or an empty one is one block.
         rows: Indices of the rows to yield, in that order; all of them by default.
+
+    Yields:
+        Arrays of consecutive rows.
     """
     if array.ndim == 0 or array.size == 0:
         yield array.reshape(-1)

@@ -59,6 +59,9 @@ def load_beir(
         collection: The collection it was found in, if any.
         language: Of queries and documents that name none; by the folder's name if not given.
         on_bad: Told of bad records; if not given, those of the corpus are left out, others refused.
+
+    Returns:
+        The dataset; its corpus is read when it is asked for.
     """
     known = folder.name in (*BEIR_13, MS_MARCO)
     own_language = "en" if known else language_of_name(folder.name)

@@ -130,6 +130,9 @@ class Dataset:
             judgements: All judgements of the files.
             corpus: As in the class.
             others: Further attributes.
+
+        Returns:
+            The dataset.
         """
         asked = list(queries)
         judged = tuple(query for query in asked if query.id in judgements)

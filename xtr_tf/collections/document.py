@@ -46,6 +46,9 @@ class Document:
                 `lang`); others are ignored. A text or a title is needed.
             language: Of a document that does not name one.
 
+        Returns:
+            The document.
+
         Raises:
             ValueError: The record is not a document; the message says why in a few words.
         """

@@ -36,6 +36,9 @@ def open_documents(
         new_id: Gives an id to a document that has none; by default its position.
         fields: Names and types of the fields that documents have besides their own.
 
+    Returns:
+        Documents that can be read once.
+
     Raises:
         InputError: It is none of these. What is wrong with a single document is told when it is read.
     """

@@ -47,6 +47,9 @@ def load_miracl(
         language: The only language to load; all if not given.
         on_bad: Told of bad records; if not given, those of the corpus are left out, others refused.
 
+    Returns:
+        One dataset per language.
+
     Raises:
         InputError: There is no such split or language, or a file of it is missing.
     """

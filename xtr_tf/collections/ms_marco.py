@@ -38,6 +38,9 @@ def load_ms_marco(
         split: Which queries and judgements; `dev.small` if not given, or `dev` where that is not there.
         language: Of queries and passages; by the folder's name if not given.
         on_bad: Told of bad records; if not given, those of the corpus are left out, others refused.
+
+    Returns:
+        The dataset.
     """
     if split is None:
         there = [name for name in _PREFERRED_SPLITS if find_file(folder, f"qrels.{name}.tsv")]

@@ -29,15 +29,18 @@ _PRESETS: dict[type, Mapping[str, Any]] = {RunConfig: RUN_PRESETS, EncoderConfig
 def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -> RunConfig:
     """Reads a run's configuration.
 
-    Example:
-    ```python
-    config = load_config("run.yaml", ["training.steps=100", "encoder.preset=mt5_small"])
-    ```
-
     Args:
         path: A YAML file; `None` starts from the defaults. A top-level `preset` names the
             configuration that the file's values differ from, `encoder.preset` an encoder size.
         overrides: `key=value` pairs with dotted keys, applied after the file.
+
+    Returns:
+        The checked configuration.
+
+    Example:
+    ```python
+    config = load_config("run.yaml", ["training.steps=100", "encoder.preset=mt5_small"])
+    ```
     """
     return load_as(RunConfig, path, overrides)
 

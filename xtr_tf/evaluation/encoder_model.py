@@ -122,6 +122,9 @@ def weighted(
         queries: With pieces.
         corpus: With pieces.
         background: `[vocabulary]` floats, how common pieces are elsewhere, or None.
+
+    Returns:
+        The queries with weights.
     """
     assert corpus.pieces is not None, "these tokens came without pieces"
     frequencies = PieceFrequencies.of(corpus.pieces, corpus.offsets)

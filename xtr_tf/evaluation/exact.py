@@ -50,6 +50,9 @@ class ExactRetriever:
             k_prime: Tokens that each query token retrieves under f_XTR'.
             depth: Documents of each query.
             hybrid: BM25, for a third ranking.
+
+        Returns:
+            One ranking per scoring function, in this order.
         """
         rankings = tuple(empty_ranking(len(queries), depth) for _ in range(3 if hybrid else 2))
         for block in self.blocks(queries):

@@ -155,6 +155,9 @@ class ExportedModel:
             k_prime: Tokens that each query token retrieves; the model's own default if None.
             token_weights: What they count for; the model's own default if None.
             alpha: What BM25 counts for; the model's own default if None.
+
+        Returns:
+            The rankings.
         """
         given = {"top_k": depth, "k_prime": k_prime, "token_weights": token_weights, "alpha": alpha}
         request = {name: [value] for name, value in given.items() if value is not None}
@@ -174,6 +177,9 @@ class ExportedModel:
         Args:
             texts: The queries.
             token_weights: What tokens count for; the model's own default if None.
+
+        Returns:
+            One entry per query.
         """
         if token_weights is None:
             token_weights = self._session.defaults("search")["token_weights"][0].decode()

@@ -189,6 +189,9 @@ def count_caveats(
         all_queries: Queries before any sample was taken.
         document_ids: Of the corpus.
         runs: By system.
+
+    Returns:
+        The counts.
     """
     known = set(document_ids)
     measured = {query.id for query in dataset.queries}

@@ -59,6 +59,9 @@ class Run:
             document_ids: `[documents]`, by ordinal.
             ordinals: `[queries, depth]` integers, best first, negative where nothing was found.
             scores: `[queries, depth]` floats.
+
+        Returns:
+            The run, by ids of queries and documents.
         """
         rankings = {}
         for query, row, row_scores in zip(query_ids, ordinals, scores, strict=True):

@@ -132,8 +132,11 @@ def summarise(results: Sequence[DatasetResult], seed: int = 0) -> Summary:
     """Builds the tables.
 
     Args:
-        results: One a dataset.
+        results: One per dataset.
         seed: Of the resampling.
+
+    Returns:
+        Tables by dataset, language and group, with intervals.
     """
     cells = [_cell(result, None, seed) for result in results]
     datasets = [
@@ -230,6 +233,9 @@ def compare(rows: Sequence[Row], system: str, other: str) -> list[Difference]:
         rows: Of one table, whose p-values are adjusted together.
         system: The one whose advantage is positive.
         other: What it is compared with.
+
+    Returns:
+        One difference per row, with its interval and p-value.
     """
     differences = []
     for row in rows:

@@ -78,6 +78,9 @@ def analyse_tokens(
         dataset: Judged by judgements, with only the queries of the sample.
         queries: Its queries, encoded, with pieces.
         k_prime: Tokens that each query token retrieves.
+
+    Returns:
+        Shares by rank, histograms, and operations per query.
     """
     analyser = _TokenAnalyser(retriever, dataset, queries, k_prime)
     for block in retriever.blocks(queries):
@@ -204,6 +207,9 @@ def colbert_flops(query_tokens: float, k_prime: float, document_tokens: float, d
         k_prime: k'.
         document_tokens: m, the mean length of a document.
         dim: d, the width of a token vector.
+
+    Returns:
+        Operations per query.
     """
     return query_tokens**2 * k_prime * (2 * document_tokens * dim + document_tokens + 1)
 
@@ -215,6 +221,9 @@ def xtr_flops(query_tokens: float, k_prime: float, retrieved_tokens: float) -> f
         query_tokens: n.
         k_prime: k'.
         retrieved_tokens: r, the mean number of tokens retrieved of a candidate.
+
+    Returns:
+        Operations per query.
     """
     return query_tokens**2 * k_prime * (retrieved_tokens + 1)
 

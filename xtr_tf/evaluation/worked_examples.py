@@ -70,6 +70,9 @@ def work_examples(
         dataset: The dataset.
         queries: Its queries, or the first of them, encoded, with pieces.
         count: How many examples.
+
+    Returns:
+        At most as many as asked for.
     """
     with_text = [pair for pair in zip(dataset.queries, queries, strict=False) if len(pair[1].vectors)]
     return [_work(retriever, dataset, *pair) for pair in with_text[:count]]

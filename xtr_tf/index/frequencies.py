@@ -37,6 +37,9 @@ class PieceFrequencies(NamedTuple):
         Args:
             pieces: `[tokens]` integers, the pieces of one document after the other.
             document_offsets: `[documents + 1]`; tokens of document `i` are `[i]` to `[i + 1]`.
+
+        Returns:
+            The counts.
         """
         found = []
         first = 0

@@ -50,6 +50,9 @@ def nearest_centres(vectors: np.ndarray, centres: np.ndarray) -> np.ndarray:
     Args:
         vectors: `[vectors, dim]` float32.
         centres: `[leaves, dim]` float32.
+
+    Returns:
+        `[vectors]` int64.
     """
     # |x - c|^2 is least where x.c - |c|^2 / 2 is greatest; a column of ones brings in the second part.
     halves = 0.5 * np.einsum("cd,cd->c", centres, centres)

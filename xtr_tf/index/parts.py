@@ -86,6 +86,9 @@ def build_in_parts(
         directory: A new directory, which appears when it is whole.
         config: The kind of index and its parameters.
         runner: What builds the parts.
+
+    Returns:
+        The opened index.
     """
     corpus, directory = TokenVectors.open(vectors), Path(directory)
     filled = [index for index, shard in enumerate(corpus.shards) if shard.entry.tokens]

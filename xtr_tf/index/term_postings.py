@@ -82,6 +82,9 @@ class TermPostings(NamedTuple):
         Args:
             query: A string; a term counts as often as it occurs.
             lexical: `words` or `ngrams`, as the documents were read.
+
+        Returns:
+            `[documents]` float64, 0 for a document without a term of the query.
         """
         scores = np.zeros(self.num_documents)
         for key in find_terms([query], lexical).keys:

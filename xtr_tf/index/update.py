@@ -38,6 +38,9 @@ def update_index(
         kept: `[documents of the last version]` bool.
         directory: A new directory, which appears when it is whole.
 
+    Returns:
+        The opened index.
+
     Raises:
         InputError: If the directory exists, or the index is not of these documents or encoder.
     """

@@ -49,6 +49,9 @@ def find_terms(texts: Sequence[str], lexical: str) -> Terms:
     Args:
         texts: Any strings.
         lexical: `words` or `ngrams`.
+
+    Returns:
+        The terms of all texts, by key.
     """
     find = _find_words if lexical == "words" else _find_ngrams
     keys, owners = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]

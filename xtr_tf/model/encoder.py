@@ -100,6 +100,9 @@ class Encoder(keras.Model):
             seed: As for the constructor.
             **changes: Fields of `EncoderConfig` that differ from the preset.
 
+        Returns:
+            The encoder.
+
         Example:
             >>> Encoder.from_preset("mt5_small", dropout=0.0).summary()
         """

@@ -105,6 +105,9 @@ def parse_manifest(text: str, path: str) -> Manifest:
     Args:
         text: The content.
         path: Where it was read, for messages and for the path of the tokenizer's model; may be remote.
+
+    Returns:
+        The manifest.
     """
     try:
         content = json.loads(text)

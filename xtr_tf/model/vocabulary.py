@@ -210,6 +210,9 @@ def trim_vocabulary(model: SentencePieceModel, texts: Iterable[str], *, lowercas
         texts: The corpus, read once.
         lowercase: Whether texts are lower-cased before they are segmented, as by the tokenizer.
 
+    Returns:
+        The smaller model, and which rows of the embedding it keeps.
+
     Raises:
         InputError: The model is of another kind, or there is no text.
     """
@@ -226,6 +229,9 @@ def keep_best_pieces(model: SentencePieceModel, count: int, *, lowercase: bool) 
         count: Ordinary pieces to keep; single characters are kept beyond it.
         lowercase: Whether texts are lower-cased before they are segmented, so that pieces with capitals
             could never be used.
+
+    Returns:
+        The smaller model, and which rows of the embedding it keeps.
 
     Raises:
         InputError: The model is of another kind, or there are not that many pieces.

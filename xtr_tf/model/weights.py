@@ -83,6 +83,9 @@ def initial_weight(config: EncoderConfig, name: str, seed: int) -> np.ndarray:
         config: The encoder's shape.
         name: A name that `weight_shapes` gives.
         seed: Seed of the whole encoder.
+
+    Returns:
+        The values.
     """
     shape = weight_shapes(config)[name]
     random = np.random.Generator(np.random.Philox(key=[seed, zlib.crc32(name.encode())]))

@@ -155,6 +155,9 @@ def make_columns(records: Sequence[Mapping[str, Any]], fields: Mapping[str, str]
     Args:
         records: Values by field, a record per document; what is absent is left out.
         fields: Types by name.
+
+    Returns:
+        Columns by the names of fields.
     """
     columns: dict[str, Column] = {}
     for name, kind in fields.items():

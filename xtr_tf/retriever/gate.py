@@ -88,6 +88,9 @@ def replay(directory: Path, rewrite_graph: bool = False, fast: bool = False) -> 
             our server does not: it takes twice the time, and the answers are the same up to rounding.
         fast: Whether one request of every signature is enough.
 
+    Returns:
+        What was compared, and what is wrong.
+
     Raises:
         InputError: The model does not load or has no reference cases.
     """
@@ -235,6 +238,9 @@ def verify_model(directory: str | os.PathLike[str], fast: bool = False) -> GateR
     Args:
         directory: One version of a model.
         fast: Whether one request of every signature is enough.
+
+    Returns:
+        What was compared, and what is wrong.
 
     Raises:
         InputError: The model does not load, has no reference cases, or crashed the process.

@@ -25,6 +25,9 @@ def describe_hits(
         mask: `[queries, length]` bool.
         document_of_token: `[tokens]` int32.
         table: What is known of documents.
+
+    Returns:
+        Tensors by the names of outputs.
     """
     places = tf.where(mask)
     documents = tf.gather(document_of_token, hits.token_ids)

@@ -73,6 +73,9 @@ def split(document_offsets: np.ndarray, count: int) -> list[Partition]:
         document_offsets: `[documents + 1]` int64, of the corpus.
         count: Partitions.
 
+    Returns:
+        The partitions in their order.
+
     Raises:
         InputError: If a partition would have no tokens, or more tokens or documents than a model can hold.
     """

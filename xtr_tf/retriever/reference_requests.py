@@ -54,6 +54,9 @@ def record_reference(
         retriever: Which one.
         signatures: Its functions by name.
         queries: Texts to ask for; none may be blank.
+
+    Returns:
+        Requests, answers, and how far rounding may move them.
     """
     traces = _as_saved(signatures)
     defaults = {name: _defaults_of(function) for name, function in signatures.items()}

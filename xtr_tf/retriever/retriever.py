@@ -155,6 +155,9 @@ class Retriever(tf.Module):
             queries: Of `encode`.
             ids: What was encoded.
             token_weights: `[queries]` strings, or `[1]` for all of them.
+
+        Returns:
+            The queries with weights.
         """
         if self.piece_weights is None:
             known = require(
@@ -233,6 +236,9 @@ class Retriever(tf.Module):
             queries: Their tokens.
             request: What is asked for.
             texts: `[queries]` strings, for BM25; without them `alpha` is taken to be 0.
+
+        Returns:
+            Ordinals, best first, with the score and what it was made of.
         """
         return self.search_with_hits(queries, request, texts)[1]
 

@@ -37,6 +37,9 @@ def encoder_tolerance(batch: Answer, alone: Sequence[Answer]) -> float:
     Args:
         batch: `encodings` and `mask` of texts that were encoded together.
         alone: Those of the same texts, each encoded alone.
+
+    Returns:
+        A share of the length.
     """
     dim = batch["encodings"].shape[-1]
     worst = _EPSILON * np.sqrt(dim)
@@ -85,6 +88,9 @@ def token_spread(ask: Ask, vectors: np.ndarray, moved: Iterator[np.ndarray]) -> 
         ask: Gives token hits.
         vectors: `[queries, length, dim]`.
         moved: The same, moved a little.
+
+    Returns:
+        The largest difference of two scores of the same token.
     """
     expected = _scores_of_tokens(ask(vectors))
     worst = 0.0
@@ -118,6 +124,9 @@ def steadiness_of_rankings(
         vectors: `[queries, length, dim]`.
         moved: The same, moved a little.
         spread_of_tokens: How far the scores of tokens move, whose mean a document's score is.
+
+    Returns:
+        How far a score may move, and which queries can be checked by it.
     """
     expected = ask(vectors)
     answers = [ask(other) for other in moved]

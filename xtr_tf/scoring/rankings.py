@@ -20,6 +20,9 @@ def ranking_problems(
         ordinals: `[depth]`, the ranking, with -1 after the last document where there are too few.
         tolerance: Documents whose expected scores differ by no more may come in either order.
 
+    Returns:
+        A phrase per difference; none if the ranking is the expected one.
+
     Example:
         >>> ranking_problems([0.5, 0.9, 0.5000001], [1, 0, 2], tolerance=1e-6)
         []

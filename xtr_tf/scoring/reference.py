@@ -177,6 +177,9 @@ def rank_documents(scores: np.ndarray, depth: int) -> Ranking:
     Args:
         scores: `[queries, documents]`, `-inf` for documents that are not results.
         depth: Documents of each query; all of them if there are fewer.
+
+    Returns:
+        `[queries, depth]` ordinals and scores.
     """
     best = np.argsort(-scores, axis=1, kind="stable")[:, :depth]
     values = np.take_along_axis(scores, best, axis=1)

@@ -72,6 +72,9 @@ def best_hits(token_ids: tf.Tensor, scores: tf.Tensor, k_prime: tf.Tensor) -> To
         token_ids: `[rows, columns]` int32, anything where the score is -inf.
         scores: `[rows, columns]` float32, -inf where there is no hit.
         k_prime: Scalar int32; more than there are columns means all.
+
+    Returns:
+        `[rows, columns]`, at most `k_prime` columns.
     """
     best = tf.math.top_k(scores, tf.minimum(k_prime, tf.shape(scores)[1]))
     return hits_from_padded(

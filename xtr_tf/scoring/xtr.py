@@ -130,6 +130,9 @@ def map_queries(
         weights: As there.
         returns: Specs of what the function returns.
         values: Further tensors, `[queries, ...]`.
+
+    Returns:
+        The results, stacked along a first dimension.
     """
     query_mask = tf.cast(query_mask, tf.bool)
     imputation, constant = _vector(imputation, tf.string), _vector(constant, tf.float32)

@@ -22,6 +22,9 @@ def piece_shares(data: BatchSource, examples: int, tokenizer: Tokenizer) -> np.n
         data: The training set.
         examples: How many it has.
         tokenizer: Turns texts into pieces.
+
+    Returns:
+        `[vocabulary]` float32, from 0 to 1.
     """
     steps = range(-(-min(examples, _MOST_TEXTS) // _TEXTS_AT_ONCE))
     counts = np.zeros(tokenizer.vocabulary_size, np.int64)
@@ -40,6 +43,9 @@ def pieces_in(ids: np.ndarray, vocabulary_size: int, pad_id: int) -> np.ndarray:
         ids: `[texts, length]` integers, padded with `pad_id`.
         vocabulary_size: Pieces in all.
         pad_id: What does not count.
+
+    Returns:
+        `[vocabulary]` int64.
     """
     ids = np.sort(ids, axis=1)
     first = np.ones(ids.shape, bool)

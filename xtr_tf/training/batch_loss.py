@@ -47,6 +47,9 @@ def batch_loss(
         queries: Vectors of `batch.query_ids`, `[B, n, dim]`.
         documents: Vectors of `batch.document_ids`, `[B + B·H, m, dim]`.
         static_shapes: As for `token_retrieval_scores`.
+
+    Returns:
+        This replica's share of the loss, and what is logged.
     """
     context = tf.distribute.get_replica_context()
     local_documents = tf.shape(documents)[0]

@@ -40,6 +40,9 @@ def whole_batch_gradients(
         batch: This replica's batch.
         seed: Of dropout, `[2]` int32, equal to no other replica's or step's.
         static_shapes: Whether XLA compiles the loss, see `batch_loss`.
+
+    Returns:
+        The loss, and the gradients in the order of `variables`.
     """
     query_seed, document_seed = split_seed(seed, 2)
     with tf.GradientTape() as tape:

@@ -25,6 +25,9 @@ def make_optimizer(config: TrainingConfig, variables: Sequence[keras.Variable]) 
     Args:
         config: Which optimiser, its learning rate and schedule.
         variables: The encoder's, created in the scope of the strategy that this is called in.
+
+    Returns:
+        The optimiser.
     """
     rate = make_schedule(config)
     if config.optimizer == "adafactor":

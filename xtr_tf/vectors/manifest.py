@@ -153,6 +153,9 @@ def read_manifest_file(
         what: Says what the directory should be.
         command: Says what makes such a directory.
 
+    Returns:
+        What `parse` made of it.
+
     Raises:
         InputError: There is no such file, or it is damaged, or of another format or version.
     """

@@ -65,6 +65,9 @@ class EncodingPlan:
         Args:
             documents: The corpus.
             reuse: An earlier directory's vectors to copy where they still hold.
+
+        Returns:
+            The shards in their order.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         written = []

@@ -105,6 +105,9 @@ def assemble(records: Sequence[DocumentRecord], documents: Sequence[EncodedDocum
     Args:
         records: What is kept of each document.
         documents: The tokens of each; one at least.
+
+    Returns:
+        The arrays of a shard.
     """
     joined = {
         name: np.concatenate([getattr(document, name) for document in documents])

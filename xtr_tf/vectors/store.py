@@ -95,6 +95,9 @@ class TokenVectors:
             shards: One shard each, in the order of the corpus; at least one.
             encoder_fingerprint: Of what made the vectors.
             dtype: What they are stored as, `float16` or `bfloat16`.
+
+        Returns:
+            The opened directory.
         """
         directory = Path(directory)
         entries = [

@@ -58,6 +58,9 @@ def compare_documents(
         added: New and changed documents, encoded.
         deleted_ids: Of documents to leave out.
 
+    Returns:
+        Which documents stay, come and go.
+
     Raises:
         InputError: If no document would be left.
     """
@@ -113,6 +116,9 @@ def update_vectors(
         added: New and changed documents, encoded as the base was.
         changes: Of `compare_documents`.
         out: A new directory, which appears when it is whole.
+
+    Returns:
+        The opened directory.
 
     Raises:
         InputError: If `out` exists, or the vectors of `added` do not belong with those of `base`.

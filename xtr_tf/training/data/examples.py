@@ -61,6 +61,9 @@ class TrainingExample(NamedTuple):
             record: The decoded object.
             language: Used where the record names none.
 
+        Returns:
+            The example.
+
         Raises:
             ValueError: The record does not have this form; the message says why.
         """

@@ -37,6 +37,9 @@ def load_judged(
         split: Which queries and judgements.
         language: Of what names none; of MIRACL the only language to load, unless it is `und`.
         bad_records: Told of bad records.
+
+    Returns:
+        The datasets.
     """
     if format_ == "miracl":
         only = None if language == UNKNOWN_LANGUAGE else language

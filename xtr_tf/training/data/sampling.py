@@ -160,6 +160,9 @@ class TrainingData:
         Args:
             position: In the stream, from 0.
             size: How many.
+
+        Returns:
+            Queries, documents, and which belong together.
         """
         places = self._sampler(np.arange(position, position + size))
         rows = [self._choose(int(index), int(visit)) for index, visit in zip(*places, strict=True)]

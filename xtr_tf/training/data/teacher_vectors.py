@@ -143,6 +143,9 @@ class TaughtStream:
         Args:
             position: In the stream, from 0.
             size: How many.
+
+        Returns:
+            The texts.
         """
         return [store.text(index) for store, index in self._visited(position, size)]
 

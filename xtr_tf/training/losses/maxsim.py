@@ -59,6 +59,9 @@ def max_similarities(
         block: Documents at a time; by default as many as keep the block's similarities small.
         query_mask: `[Q, n]`, true at real tokens; if given, padding costs nothing, and its maxima and
             thresholds are `-inf`. How many tokens are real only the data tells, which XLA cannot compile.
+
+    Returns:
+        The maxima `[Q, n, D]`, and the k-th largest similarity of each query token.
     """
     if query_mask is not None:
         tokens, positions = _pack(queries, query_mask)

@@ -52,14 +52,6 @@ def token_retrieval_scores(
     both, and a retrieved token keeps its value even if that is negative. No gradient flows
     through Z, through the selection or through an imputed threshold.
 
-    Example:
-    ```python
-    queries = tf.math.l2_normalize(tf.random.normal([2, 4, 128]), axis=-1)
-    documents = tf.math.l2_normalize(tf.random.normal([3, 8, 128]), axis=-1)
-    query_mask, document_mask = tf.ones([2, 4], bool), tf.ones([3, 8], bool)
-    scores = token_retrieval_scores(queries, query_mask, documents, document_mask, k_train=6).scores
-    ```
-
     Args:
         queries: `[Q, n, dim]`.
         query_mask: `[Q, n]`, true at real tokens.
@@ -74,6 +66,17 @@ def token_retrieval_scores(
         block: Documents compared at a time; chosen by their size if not given.
         static_shapes: Keep to sizes known beforehand, as XLA needs; otherwise query padding costs
             nothing. The scores are the same.
+
+    Returns:
+        The scores `[Q, D]`, Z, and the threshold of each query token.
+
+    Example:
+    ```python
+    queries = tf.math.l2_normalize(tf.random.normal([2, 4, 128]), axis=-1)
+    documents = tf.math.l2_normalize(tf.random.normal([3, 8, 128]), axis=-1)
+    query_mask, document_mask = tf.ones([2, 4], bool), tf.ones([3, 8], bool)
+    scores = token_retrieval_scores(queries, query_mask, documents, document_mask, k_train=6).scores
+    ```
     """
     if candidates is None:
         candidates = _everything(queries, documents)
