@@ -38,7 +38,7 @@ def call_command(*arguments: object, **environment: str) -> subprocess.Completed
         mock.patch.dict(os.environ, environment),
         mock.patch.object(sys, "argv", ["xtr-tf", *map(str, arguments)]),
         warnings.catch_warnings(),
-        _same_log_levels("absl", "tensorflow"),
+        _same_log_levels("absl", "apache_beam", "tensorflow"),
         contextlib.redirect_stdout(printed),
         contextlib.redirect_stderr(complained),
     ):

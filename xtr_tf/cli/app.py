@@ -89,8 +89,8 @@ def _silence_third_parties() -> None:
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     warnings.filterwarnings("ignore")
-    logging.getLogger("absl").setLevel(logging.ERROR)
-    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    for name in ("absl", "apache_beam", "tensorflow"):
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def main() -> None:
