@@ -34,8 +34,8 @@ EXTERNAL = {
     "python",
     "python3",
     "sed",
-    "sleep",
     "source",
+    "until",
     "uv",
 }
 PLACEHOLDER = "…"
