@@ -71,13 +71,14 @@ def test_analysers() -> None:
         BM25(DOCUMENTS, "stems")
 
 
-# nDCG@10 and Recall@100 of words, then of character n-grams, as measured independently on these files.
+# nDCG@10 and Recall@100 of words, then of character n-grams, as measured independently on these files; words in
+# Hindi with a danda after the last one, which we cut off, had 77.0.
 KNOWN = {
     "cranfield_en": (31.6, 67.6, 31.4, 68.0),
     "cacm_en": (36.3, 56.9, 40.1, 58.2),
     "fairytaleqa_en": (70.8, 98.7, 72.0, 99.1),
     "jaquad_ja": (17.1, 20.5, 91.5, 99.8),
-    "xquad_r/hi": (77.0, None, 81.8, None),
+    "xquad_r/hi": (77.8, None, 81.8, None),
     "xquad_r/th": (17.9, None, 79.4, None),
     "xquad_r/zh": (8.9, None, 82.7, None),
     "xquad_r/tr": (72.4, None, 81.6, None),

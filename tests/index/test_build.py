@@ -160,8 +160,8 @@ def garbage(folder):
     [
         (truncate, r"`codes.npy` of the token index should have \d+ bytes"),
         (remove, "no such file"),
-        (unfinished, "no finished token index"),
-        (foreign, "A token index is needed, which `xtr-tf index` writes"),
+        (unfinished, "not a finished token index"),
+        (foreign, "A token index is needed, as `xtr-tf index` writes it"),
         (newer, "version 99"),
         (garbage, "manifest of the token index is damaged"),
     ],

@@ -120,16 +120,14 @@ def test_checking_imports_neither_tfx_nor_tensorflow(started: Path, fresh_python
     assert fresh_python(script).strip() == "[]"
 
 
-def test_every_key_is_documented(repository: Path) -> None:
-    """The generated reference shows the docstrings: each names all of its class' fields."""
+def test_every_key_is_documented() -> None:
+    """The reference is generated from the docstrings: each names all of its class' fields."""
     import dataclasses
 
     from tfx_pipeline import config, vertex_config
 
-    page = (repository / "docs" / "reference" / "pipeline.md").read_text()
     for module in (config, vertex_config):
         for name, kind in vars(module).items():
             if dataclasses.is_dataclass(kind) and kind.__module__ == module.__name__:
-                assert f"::: {module.__name__}.{name}\n" in page
                 for field in dataclasses.fields(kind):
                     assert f"\n        {field.name}: " in (kind.__doc__ or ""), f"{name}.{field.name}"

@@ -70,7 +70,7 @@ def test_impossible_options_are_refused(built: Path, tmp_path: Path) -> None:
         run("index", built / "vectors", "--out", tmp_path / "index", "--kind", "faiss")
     with pytest.raises(InputError, match="The directory exists"):
         run("index", built / "vectors", "--out", built / "index")
-    with pytest.raises(InputError, match="no finished directory"):
+    with pytest.raises(InputError, match="not a finished directory"):
         run("index", tmp_path, "--out", tmp_path / "index")
     with pytest.raises(InputError, match="no pipeline options"):
         run("encode", tmp_path, "--model", tmp_path, "--out", tmp_path / "out", "--", "--streaming")

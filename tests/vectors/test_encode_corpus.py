@@ -114,7 +114,7 @@ def test_a_run_that_failed_continues_from_its_finished_shards(
 
     with pytest.raises(OSError, match="No space left"):
         encode_corpus(atlas, model, out, shard_characters=SHARD_CHARACTERS, runner=fill_the_disk)
-    with pytest.raises(InputError, match="no finished directory"):
+    with pytest.raises(InputError, match="not a finished directory"):
         TokenVectors.open(out)
     report = encode_corpus(atlas, model, out, shard_characters=SHARD_CHARACTERS)
     assert report.shards_kept == 2
@@ -274,7 +274,7 @@ def test_a_partial_job_of_another_corpus_is_kept(atlas: Path, model: Path, tmp_p
 def test_a_strict_job_refuses_bad_records_before_it_encodes(atlas: Path, model: Path, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text((atlas / "corpus.jsonl").read_text().splitlines()[0] + '\n{"id": "x"}\n')
-    with pytest.raises(InputError, match=r"no documents; fix them.*Received: 1 with empty \(first at .*:2\)"):
+    with pytest.raises(InputError, match=r"not documents; fix them.*Received: 1 with empty \(first at .*:2\)"):
         encode_corpus(corpus, model, tmp_path / "out", strict=True)
     assert not (tmp_path / "out").exists()
 

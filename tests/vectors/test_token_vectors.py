@@ -96,7 +96,7 @@ def test_vectors_are_mapped_and_let_go(corpus: TokenVectors) -> None:
 
 def test_a_directory_without_manifest_is_refused(corpus: TokenVectors) -> None:
     (corpus.directory / "manifest.json").unlink()
-    with pytest.raises(InputError, match=r"no finished directory of token vectors.*Received"):
+    with pytest.raises(InputError, match=r"not a finished directory of token vectors.*Received"):
         TokenVectors.open(corpus.directory)
 
 

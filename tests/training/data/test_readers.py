@@ -252,7 +252,7 @@ def test_unusable_paths_are_input_errors(tmp_path):
     for path, config, message in (
         ("absent", {}, "does not exist"),
         ("", {}, "does not exist"),
-        ("x.bin", {}, "cannot be told"),
+        ("x.bin", {}, "cannot be recognised"),
         ("x.bin", {"format": "beir"}, "is a folder"),
         ("beir", {"format": "jsonl"}, "is a file"),
         ("beir", {}, r"lacks qrels/train\.tsv"),
