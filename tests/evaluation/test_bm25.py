@@ -71,8 +71,8 @@ def test_analysers() -> None:
         BM25(DOCUMENTS, "stems")
 
 
-# nDCG@10 and Recall@100 of words, then of character n-grams, as measured independently on these files; words in
-# Hindi with a danda after the last one, which we cut off, had 77.0.
+# nDCG@10 and Recall@100 of words, then of character n-grams, as measured independently on these files.
+# There, Hindi words kept the danda that we cut off, and had 77.0.
 KNOWN = {
     "cranfield_en": (31.6, 67.6, 31.4, 68.0),
     "cacm_en": (36.3, 56.9, 40.1, 58.2),
