@@ -6,7 +6,7 @@ WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-input bench-index bench-serve bench-scale bench-search bench-model bench-hybrid claims gate-trial pin-images first-day bench-api release-check
+.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-input bench-index bench-serve bench-scale bench-search bench-model bench-hybrid bench-filter claims gate-trial pin-images first-day bench-api release-check
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ bench-model: setup ## Measure an encoder on every test set next to BM25, questio
 
 bench-hybrid: setup ## Measure XTR with BM25 next to either: quality on every test set, time and bytes
 	@$(PYTHON) -W ignore benchmarks/hybrid/run.py $(ARGS)
+
+bench-filter: setup ## Measure search under filters: agreement with an index of the allowed documents only, and cost
+	@$(PYTHON) -W ignore benchmarks/filter/run.py $(ARGS)
 
 bench-api: setup ## Measure how soon the library answers: import, index, first query; next to fast-plaid
 	@$(PYTHON) -W ignore benchmarks/api/run.py $(ARGS)
