@@ -141,7 +141,7 @@ def test_the_only_model_need_not_be_named(only_model):
 
 
 def test_tokens_are_asked_for(only_model):
-    for path in ("/v1/search", "/v1/rerank", "/rerank"):
+    for path in ("/v1/search", "/v1/rerank", "/v2/rerank", "/rerank"):
         assert only_model.rest(path, {"query": QUERY})[0] == 401
     status, document = only_model.rest("/openapi.json")
     assert status == 200
@@ -229,7 +229,7 @@ CHECKS = [
 ]
 
 
-@pytest.mark.parametrize("path", ["/v1/search", "/v1/rerank", "/rerank"])
+@pytest.mark.parametrize("path", ["/v1/search", "/v1/rerank", "/v2/rerank", "/rerank"])
 @pytest.mark.parametrize("mode", list(schemathesis.GenerationMode))
 def test_the_server_does_what_its_openapi_document_says(only_model, path, mode):
     """Requests made up from the document, sound and unsound, are answered or refused as it says."""

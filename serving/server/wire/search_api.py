@@ -6,6 +6,7 @@ those of the rest of the REST API (`rest_api.py`).
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import time
@@ -38,7 +39,7 @@ _WITHOUT_TEXT = -1.0
 
 
 class SearchApi:
-    """Answers `/v1/search`, `/v1/rerank` and `/rerank`.
+    """Answers `/v1/search`, `/v1/rerank`, `/v2/rerank` and `/rerank`.
 
     Args:
         predictor: Runs the requests.
@@ -59,11 +60,13 @@ class SearchApi:
         self._asks_for_tokens = asks_for_tokens
         self._search = openapi.search_operation(limits)
         self._rerank = openapi.rerank_operation(limits)
+        # Where Cohere's newer clients ask for the same.
+        self._rerank_v2 = dataclasses.replace(self._rerank, path="/v2/rerank", name="rerank_v2")
         self._rerank_texts = openapi.rerank_texts_operation(limits)
 
     def pages(self) -> dict[str, HttpResponse]:
         """Returns the OpenAPI document by its path."""
-        operations = [self._search, self._rerank, self._rerank_texts]
+        operations = [self._search, self._rerank, self._rerank_v2, self._rerank_texts]
         return {openapi.PATH: HttpResponse(openapi.render_document(operations, self._asks_for_tokens))}
 
     def routes(self) -> dict[str, Route]:
@@ -71,6 +74,7 @@ class SearchApi:
         return {
             self._search.path: self.search,
             self._rerank.path: self.rerank,
+            self._rerank_v2.path: self.rerank,
             self._rerank_texts.path: self.rerank_texts,
         }
 
