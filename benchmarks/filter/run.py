@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
+import os
 import platform
 import shutil
 import time
@@ -30,6 +31,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 OUT = Path(".bench/filter")
 KINDS, THREADS = ("scann", "core"), (1, 2)
