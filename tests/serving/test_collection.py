@@ -110,6 +110,21 @@ def test_partitions_answer_as_one_index(asked, whole, options):
     compare(expected, found)
 
 
+def test_a_search_over_http_is_that_of_one_index(aggregator, whole):
+    body = {"queries": QUERIES, "top_k": 3, "k_prime": 50, "fields": ["*"]}
+    status, answer = aggregator.rest("/v1/search", body)
+    assert status == 200, answer
+    inputs = {"query": QUERIES, "top_k": [3], "k_prime": [50]}
+    expected = whole.run("search", inputs)
+    for row, result in enumerate(answer["results"]):
+        assert "missing_partitions" not in result
+        scores = [document["score"] for document in result["documents"]]
+        np.testing.assert_allclose(scores, expected["scores"][row], rtol=0, atol=SCORED)
+    status, answer = aggregator.rest("/v1/search", {"query": "a", "alpha": 0.5})
+    assert (status, "`alpha` is not a parameter of `search`" in answer["error"]) == (400, True)
+    assert aggregator.rest("/v1/rerank", {"query": "a", "documents": ["b"]})[0] == 400
+
+
 def test_queries_of_a_request_may_ask_for_different_things(asked, whole):
     inputs = {"query": QUERIES[:2], "k_prime": [9, 60], "top_k": [2, 4], "languages": ["de", ""]}
     found = arrays(asked.predict("search", inputs))
@@ -202,6 +217,8 @@ def test_a_server_that_dies(start_server, collection_base, both, whole, tmp_path
             assert list(partial.outputs["document_ids"].values) == own["document_ids"][0].tolist()
             _, metrics = single.rest("/monitoring/prometheus/metrics")
             assert 'xtr_serving_partition_missing_total{partition="1"} 1.0' in metrics
+            _, over_http = single.rest("/v1/search", {"query": QUERIES[0], "partial": "allow"})
+            assert over_http["results"][0]["missing_partitions"] == [1]
 
 
 async def managed(options, steps):

@@ -10,6 +10,7 @@ import dataclasses
 import json
 from typing import Any
 
+from serving.server.collection.request import PARTIAL
 from serving.server.requests.limits import Limits
 from serving.server.wire.json_schema import Schema, flag, many, number, record, text, whole
 from xtr_tf.config.retrieval import FUSIONS, IMPUTATIONS, MAX_TOP_K, NO_MIN_SCORE, TOKEN_WEIGHTS
@@ -68,6 +69,7 @@ def search_operation(limits: Limits) -> Operation:
                 "for all that the model keeps. By default title and language.",
                 text("A name."),
             ),
+            "partial": text("Of a collection: what to do about partitions that do not answer.", *PARTIAL),
             "explain": flag("Return which document token answered which query token. Not with `rescore`."),
         }
     )
