@@ -32,6 +32,7 @@ FIRST = (
     "retriever/test_searcher_kinds",
     "evaluation/test_evaluate",
     "training/test_train",
+    "training/test_distribution",
 )
 
 
