@@ -36,12 +36,9 @@ def _explain(retriever: Retriever, query: tf.Tensor, request: SearchRequest) -> 
     ranked = retriever.rank_hits(hits, queries, request, query)
     missing = retriever.missing_similarities(hits, queries, request)
     alignment = align(hits, missing, queries.mask, retriever.document_of_token, ranked.ordinals)
-    unknown = tf.fill(tf.shape(alignment.tokens), -1)
-    pieces, starts, limits = (
-        retriever.tokens.look_up(alignment.tokens) if retriever.tokens else (unknown, unknown, unknown)
-    )
+    pieces, starts, limits = _look_up_tokens(retriever, alignment.tokens)
     return {
-        **describe_documents(retriever, ranked, hits, queries.mask),
+        **_describe(retriever, ranked),
         "texts": retriever.documents.look_up_texts(ranked.ordinals),
         "query_pieces": ids.with_values(retriever.tokenizer.pieces(ids.values)).to_tensor(""),
         "retrieved": alignment.retrieved,
@@ -72,16 +69,28 @@ def describe_documents(
     Returns:
         The outputs of a signature by name.
     """
+    described = _describe(retriever, ranked, of_text)
+    if retriever.documents.snippets and "texts" in described:
+        described["texts"] = _snippets(retriever, ranked.ordinals, hits, query_mask, described)
+    return described
+
+
+def _describe(retriever: Retriever, ranked: HybridDocuments, of_text: bool = True) -> dict[str, tf.Tensor]:
     both = {"xtr_scores": ranked.xtr_scores, "lexical_scores": ranked.lexical_scores}
-    described = {
+    return {
         "scores": ranked.scores,
         **(both if of_text and retriever.lexical is not None else {}),
         **retriever.documents.look_up(ranked.ordinals),
         **retriever.documents.look_up_contents(ranked.ordinals),
     }
-    if retriever.documents.snippets and "texts" in described:
-        described["texts"] = _snippets(retriever, ranked.ordinals, hits, query_mask, described)
-    return described
+
+
+def _look_up_tokens(retriever: Retriever, tokens: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Pieces, starts and limits; -1 if the retriever does not know them."""
+    if retriever.tokens:
+        return retriever.tokens.look_up(tokens)
+    unknown = tf.fill(tf.shape(tokens), -1)
+    return unknown, unknown, unknown
 
 
 def _snippets(
@@ -92,10 +101,7 @@ def _snippets(
     described: dict[str, tf.Tensor],
 ) -> tf.Tensor:
     alignment = align(hits, hits.cutoffs, query_mask, retriever.document_of_token, ordinals)
-    unknown = tf.fill(tf.shape(alignment.tokens), -1)
-    _, starts, limits = (
-        retriever.tokens.look_up(alignment.tokens) if retriever.tokens else (unknown, unknown, unknown)
-    )
+    _, starts, limits = _look_up_tokens(retriever, alignment.tokens)
     return cut_snippets(described["texts"], described["titles"], starts, limits, alignment.scores)
 
 
