@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
 from xtr_tf.api.results import ExplainedHit, Explanation, Hit, Hits, TokenMatch
 from xtr_tf.errors import InputError
-from xtr_tf.runtime.signature import Signature
+from xtr_tf.runtime.signature import Session, Signature
 
 Answer = Mapping[str, np.ndarray]
 _QUERIES_AT_ONCE = 32
@@ -40,16 +40,6 @@ class Parameters(ExplanationParameters, total=False):
     """The parameters of `search`."""
 
     rescore: int | None
-
-
-class Session(Protocol):
-    """Something with a retriever's signatures: a `SavedModelSession`, or a `RetrieverSession`."""
-
-    signatures: dict[str, Signature]
-
-    def run(self, signature: str, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Runs one signature."""
-        ...
 
 
 def ask(

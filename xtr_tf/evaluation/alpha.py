@@ -5,31 +5,23 @@ Knows nothing of how the model was made or of reports.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping
 
 import numpy as np
 
-from xtr_tf.collections.dataset import Dataset, Query
+from xtr_tf.collections.dataset import Dataset
+from xtr_tf.evaluation.exported_model import search_all
 from xtr_tf.evaluation.metrics import measure
-from xtr_tf.evaluation.run import Run
+from xtr_tf.runtime.signature import Session
 
 #: What is tried. 1, BM25 only, would make the encoder idle.
 ALPHAS = tuple(round(0.1 * step, 1) for step in range(10))
-# Queries of the sample that decides, and queries asked at once.
-_QUERIES, _AT_ONCE = 1_000, 32
+# Queries of the sample that decides.
+_QUERIES = 1_000
 _DEPTH = 100
 
 #: A metric by `alpha`.
 Means = Mapping[float, float]
-
-
-class Session(Protocol):
-    """Something with a retriever's signatures."""
-
-    def run(self, signature: str, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Runs one signature."""
-        ...
 
 
 def measure_alphas(session: Session, dataset: Dataset, metric: str = "nDCG@10") -> dict[str, Means]:
@@ -46,7 +38,9 @@ def measure_alphas(session: Session, dataset: Dataset, metric: str = "nDCG@10") 
     ids = [query.id for query in queries]
     means: dict[str, dict[float, float]] = {language: {} for language in sorted(set(languages.tolist()))}
     for alpha in ALPHAS:
-        values = measure(_search(session, queries, alpha), dataset.judgements, ids, [metric])[metric]
+        asked = {"alpha": [alpha], "top_k": [_DEPTH], "rescore": [0]}
+        run = search_all(session, f"alpha {alpha}", queries, asked)
+        values = measure(run, dataset.judgements, ids, [metric])[metric]
         for language, of_alphas in means.items():
             of_alphas[alpha] = float(values[languages == language].mean())
     return dict(means)
@@ -60,15 +54,3 @@ def over_languages(means: Mapping[str, Means]) -> Means:
 def best_alpha(means: Means) -> float:
     """The `alpha` with the best figure; of equal ones the smallest."""
     return max(means, key=lambda alpha: (means[alpha], -alpha))
-
-
-def _search(session: Session, queries: Sequence[Query], alpha: float) -> Run:
-    rankings = {}
-    for start in range(0, len(queries), _AT_ONCE):
-        group = queries[start : start + _AT_ONCE]
-        asked = {"query": [query.text for query in group], "alpha": [alpha]}
-        answer = session.run("search", {**asked, "top_k": [_DEPTH], "rescore": [0]})
-        for query, names, scores in zip(group, answer["document_ids"], answer["scores"], strict=True):
-            found = np.isfinite(scores)
-            rankings[query.id] = ([name.decode() for name in names[found]], scores[found])
-    return Run(f"alpha {alpha}", rankings)

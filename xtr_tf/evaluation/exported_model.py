@@ -6,7 +6,7 @@ Runs the SavedModel through the C library; knows nothing of Python TensorFlow or
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from xtr_tf.evaluation.run import Run
 from xtr_tf.progress import track
 from xtr_tf.retriever.versions import latest_version
 from xtr_tf.runtime.saved_model_session import SavedModelSession
+from xtr_tf.runtime.signature import Session
 from xtr_tf.scoring.reference import idf_weights
 from xtr_tf.vectors.query_encoder import EncodedQuery, batches_by_length
 
@@ -161,15 +162,7 @@ class ExportedModel:
         """
         given = {"top_k": depth, "k_prime": k_prime, "token_weights": token_weights, "alpha": alpha}
         request = {name: [value] for name, value in given.items() if value is not None}
-        rankings = {}
-        with track("search", len(queries), "queries") as progress:
-            for start in range(0, len(queries), _QUERIES_AT_ONCE):
-                group = queries[start : start + _QUERIES_AT_ONCE]
-                for query, (ids, scores) in zip(group, self._search(group, request), strict=True):
-                    is_result = np.isfinite(scores)
-                    rankings[query.id] = ([key.decode() for key in ids[is_result]], scores[is_result])
-                progress.advance(len(group))
-        return Run(name, rankings)
+        return search_all(self._session, name, queries, request)
 
     def encode_queries(self, texts: Sequence[str], token_weights: str | None = None) -> list[EncodedQuery]:
         """The vectors of each query, in order, with the weights that its own index gives them.
@@ -225,18 +218,6 @@ class ExportedModel:
             cut_documents=_count_at_limit(lengths),
         )
 
-    def _search(self, queries: Sequence[Query], request: dict[str, Any]) -> list[tuple[Any, Any]]:
-        """Ids and scores of each query; a batch that the model refuses is asked query by query."""
-        try:
-            answer = self._session.run("search", {"query": [query.text for query in queries], **request})
-        except InputError:
-            if len(queries) > 1:
-                return [result for query in queries for result in self._search([query], request)]
-            if self.encode_queries([queries[0].text])[0].vectors.size:
-                raise
-            return [(np.empty(0, object), np.empty(0, np.float32))]
-        return list(zip(answer["document_ids"], answer["scores"], strict=True))
-
     def _encode(
         self, signature: str, name: str, texts: Sequence[str], at_once: int, dataset: str = ""
     ) -> list[np.ndarray]:
@@ -251,6 +232,43 @@ class ExportedModel:
                 check_size(tokens, dataset)
                 progress.advance(len(batch))
         return encoded
+
+
+def search_all(session: Session, name: str, queries: Sequence[Query], request: Mapping[str, Any]) -> Run:
+    """Asks the signature `search` for all queries.
+
+    Args:
+        session: Of a model, exported or not.
+        name: Of the run.
+        queries: The queries; one without text finds nothing.
+        request: Parameters by name, one value each for all queries.
+
+    Returns:
+        The rankings.
+    """
+    rankings = {}
+    with track("search", len(queries), "queries") as progress:
+        for start in range(0, len(queries), _QUERIES_AT_ONCE):
+            group = queries[start : start + _QUERIES_AT_ONCE]
+            for query, (ids, scores) in zip(group, _search(session, group, request), strict=True):
+                is_result = np.isfinite(scores)
+                rankings[query.id] = ([key.decode() for key in ids[is_result]], scores[is_result])
+            progress.advance(len(group))
+    return Run(name, rankings)
+
+
+def _search(session: Session, queries: Sequence[Query], request: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+    """Ids and scores of each query; a batch that the model refuses is asked query by query."""
+    try:
+        answer = session.run("search", {"query": [query.text for query in queries], **request})
+    except InputError:
+        if len(queries) > 1:
+            return [result for query in queries for result in _search(session, [query], request)]
+        # A text without tokens has the end of sequence only.
+        if session.run("encode_query", {"query": [queries[0].text]})["mask"].sum() > 1:
+            raise
+        return [(np.empty(0, object), np.empty(0, np.float32))]
+    return list(zip(answer["document_ids"], answer["scores"], strict=True))
 
 
 def _count_at_limit(lengths: np.ndarray) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -170,3 +170,13 @@ class Signature:
                 f"Received: {sorted(inputs)} (missing {missing}, unknown {unknown})."
             )
         return {name: spec.check(inputs[name]) for name, spec in self.inputs.items() if name in inputs}
+
+
+class Session(Protocol):
+    """Something with a retriever's signatures: a `SavedModelSession`, or a `RetrieverSession`."""
+
+    signatures: dict[str, Signature]
+
+    def run(self, signature: str, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Runs one signature."""
+        ...
