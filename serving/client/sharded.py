@@ -1,9 +1,9 @@
 """Searching an index that is spread over several servers, with the answer that one index would give.
 
 Each server holds some of the documents, whole, and the same encoder. Each is asked for its best k' tokens for
-every query token, which `serving/merging.py` merges: this file, unlike the rest of the folder, needs xtr-tf
-and NumPy (but no TensorFlow). For a collection of `xtr-tf export --partitions`, `xtr-tf serve --collection`
-does the same for any client, and encodes a query once.
+every query token, which `xtr_tf/scoring/merging.py` merges: this file, unlike the rest of the folder, needs
+xtr-tf and NumPy (but no TensorFlow). For a collection of `xtr-tf export --partitions`, `xtr-tf serve
+--collection` does the same for any client, and encodes a query once.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 import grpc
 import numpy as np
 
-from serving.merging import MergedHits, PartitionHits, Scoring
 from xtr_tf.config.retrieval import TOKEN_WEIGHTS
 from xtr_tf.errors import require
+from xtr_tf.scoring.merging import MergedHits, PartitionHits, Scoring
 from xtr_tf.scoring.reference import idf_weights
 
 from .client import Client, SearchOptions

@@ -51,6 +51,7 @@ def evaluate(
     from xtr_tf.evaluation.evaluate import evaluate_model
     from xtr_tf.evaluation.evaluator import EvaluationSettings
     from xtr_tf.progress import shown
+    from xtr_tf.retriever.collection_file import COLLECTION_FILE
     from xtr_tf.retriever.versions import latest_version
 
     settings = EvaluationSettings(
@@ -73,12 +74,13 @@ def evaluate(
         )
     _print_summary(content)
     typer.echo(f"Report: {out / 'report.html'}")
-    exported = not (model / "encoder.json").is_file()
-    next_command(
-        f"xtr-tf serve --model-base {latest_version(model).parent}"
-        if exported
-        else f"xtr-tf build CORPUS --model {model} --out MODELS"
-    )
+    if (model / COLLECTION_FILE).is_file():
+        served = f"--collection {model / COLLECTION_FILE} --partition 0=HOST:PORT"
+    elif not (model / "encoder.json").is_file():
+        served = f"--model-base {latest_version(model).parent}"
+    else:
+        served = ""
+    next_command(f"xtr-tf serve {served}" if served else f"xtr-tf build CORPUS --model {model} --out MODELS")
 
 
 def _print_summary(content: dict[str, Any]) -> None:

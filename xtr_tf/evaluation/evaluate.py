@@ -19,6 +19,7 @@ from xtr_tf.evaluation.report.content import build_content
 from xtr_tf.evaluation.report.html import write_report
 from xtr_tf.files import atomic_directory
 from xtr_tf.model.folder import MANIFEST_FILE
+from xtr_tf.retriever.collection_file import COLLECTION_FILE
 from xtr_tf.retriever.versions import versions_in
 
 
@@ -76,7 +77,7 @@ REPORT_FILE = "report.json"
 
 
 def open_model(path: str | Path) -> Model:
-    """Opens an encoder's directory, or an exported version, or the newest version of a base directory.
+    """Opens an encoder's directory, an exported version, the newest of a base directory, or a collection.
 
     Raises:
         InputError: It is none of them.
@@ -86,13 +87,14 @@ def open_model(path: str | Path) -> Model:
         from xtr_tf.evaluation.encoder_model import EncoderModel
 
         return EncoderModel(path)
-    if (path / "saved_model.pb").is_file() or versions_in(path):
+    if (path / "saved_model.pb").is_file() or (path / COLLECTION_FILE).is_file() or versions_in(path):
         from xtr_tf.evaluation.exported_model import IndexModel
 
         return IndexModel(path)
     raise InputError(
         f"A model is an encoder's directory (with {MANIFEST_FILE}), or an exported version (with "
-        f"saved_model.pb), or a directory of numbered versions. Received: {str(path)!r}."
+        f"saved_model.pb), or a directory of numbered versions, or that of a {COLLECTION_FILE}. "
+        f"Received: {str(path)!r}."
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from xtr_tf.evaluation.metrics import measure, metrics_for
 from xtr_tf.evaluation.results import ExactCheck, ModelResult
 from xtr_tf.evaluation.run import Run
 from xtr_tf.progress import track
+from xtr_tf.retriever.collection_file import COLLECTION_FILE
 from xtr_tf.retriever.versions import latest_version
 from xtr_tf.runtime.saved_model_session import SavedModelSession
 from xtr_tf.runtime.signature import Session
@@ -33,16 +34,16 @@ _MOST_DOCUMENTS = 50_000
 
 
 class IndexModel:
-    """A model version with an index of its own.
+    """A model version with an index of its own, or a collection of partitions.
 
     Args:
-        directory: A version, or the base directory of versions.
+        directory: A version, the base directory of versions, or the folder of a `collection.json`.
     """
 
     kind = "exported model, its own index"
 
     def __init__(self, directory: str | Path) -> None:
-        self._model = ExportedModel(directory)
+        self._model = _opened(Path(directory))
         self.name = "/".join(self._model.directory.resolve().parts[-2:])
 
     def evaluate(
@@ -110,6 +111,38 @@ class IndexModel:
         )
 
 
+class _Searchable(Protocol):
+    """What `IndexModel` asks of a model or a collection."""
+
+    directory: Path
+    has_lexical: bool
+    default_alpha: float
+
+    def search(
+        self,
+        name: str,
+        queries: Sequence[Query],
+        depth: int,
+        k_prime: int | None = None,
+        token_weights: str | None = None,
+        alpha: float | None = None,
+    ) -> Run: ...
+
+    def encode_queries(
+        self, texts: Sequence[str], token_weights: str | None = None
+    ) -> list[EncodedQuery]: ...
+
+    def encode_documents(self, documents: Sequence[Document], dataset: str) -> CorpusTokens: ...
+
+
+def _opened(directory: Path) -> _Searchable:
+    if not (directory / COLLECTION_FILE).is_file():
+        return ExportedModel(directory)
+    from xtr_tf.evaluation.exported_collection import ExportedCollection
+
+    return ExportedCollection(directory)
+
+
 def _overlap(exact: Run, approximate: Run, queries: Sequence[str], depth: int = 10) -> float:
     shares = []
     for query in queries:
@@ -119,7 +152,8 @@ def _overlap(exact: Run, approximate: Run, queries: Sequence[str], depth: int = 
     return float(np.mean(shares)) if shares else 0.0
 
 
-_QUERIES_AT_ONCE = 32
+#: Queries of a call.
+QUERIES_AT_ONCE = 32
 _UNITS = {"query": "queries", "document": "documents"}
 _DOCUMENTS_AT_ONCE = 32
 
@@ -164,6 +198,20 @@ class ExportedModel:
         request = {name: [value] for name, value in given.items() if value is not None}
         return search_all(self._session, name, queries, request)
 
+    def run(
+        self, signature: str, inputs: Mapping[str, Any], outputs: Sequence[str] | None = None
+    ) -> dict[str, np.ndarray]:
+        """Runs a signature; see `SavedModelSession.run`."""
+        return self._session.run(signature, inputs, outputs)
+
+    def defaults(self, signature: str) -> dict[str, np.ndarray]:
+        """What a signature does not have to be given."""
+        return self._session.defaults(signature)
+
+    def close(self) -> None:
+        """Frees the model."""
+        self._session.close()
+
     def encode_queries(self, texts: Sequence[str], token_weights: str | None = None) -> list[EncodedQuery]:
         """The vectors of each query, in order, with the weights that its own index gives them.
 
@@ -176,7 +224,7 @@ class ExportedModel:
         """
         if token_weights is None:
             token_weights = self._session.defaults("search")["token_weights"][0].decode()
-        encoded = self._encode("encode_query", "query", texts, _QUERIES_AT_ONCE)
+        encoded = self._encode("encode_query", "query", texts, QUERIES_AT_ONCE)
         return [
             EncodedQuery(
                 vectors if len(vectors) > 1 else vectors[:0],
@@ -248,8 +296,8 @@ def search_all(session: Session, name: str, queries: Sequence[Query], request: M
     """
     rankings = {}
     with track("search", len(queries), "queries") as progress:
-        for start in range(0, len(queries), _QUERIES_AT_ONCE):
-            group = queries[start : start + _QUERIES_AT_ONCE]
+        for start in range(0, len(queries), QUERIES_AT_ONCE):
+            group = queries[start : start + QUERIES_AT_ONCE]
             for query, (ids, scores) in zip(group, _search(session, group, request), strict=True):
                 is_result = np.isfinite(scores)
                 rankings[query.id] = ([key.decode() for key in ids[is_result]], scores[is_result])

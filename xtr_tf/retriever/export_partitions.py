@@ -1,7 +1,7 @@
 """One model per partition of an index, and `collection.json` next to them: all of it, or nothing.
 
 Encoder, leaves, codebooks and document frequencies are the same in all of them, so that their token hits can
-be merged to the answer of one index (`serving/merging.py`).
+be merged to the answer of one index (`xtr_tf/scoring/merging.py`).
 """
 
 from __future__ import annotations

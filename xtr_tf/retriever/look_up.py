@@ -1,7 +1,7 @@
 """The signature that names what a search found by ordinals, and says which documents a model holds.
 
-Code that merges the token hits of several models (`serving/merging.py`) ranks ordinals, and asks only for the
-winners here. Knows nothing of searching.
+Code that merges the token hits of several models (`xtr_tf/scoring/merging.py`) ranks ordinals, and asks only
+for the winners here. Knows nothing of searching.
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from serving.merging import Scoring
 from serving.server.protos import types_pb2
 from serving.server.status import Code, RequestError, invalid_argument
 from serving.server.tensor_protos import fill_proto, to_array
 from xtr_tf.config.retrieval import IMPUTATIONS, MAX_TOP_K, TOKEN_WEIGHTS
+from xtr_tf.scoring.merging import Scoring
 
 SIGNATURES = ("serving_default", "search", "explain")
 #: Said of a request by its callers, and of a server by `--partial`.

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from serving.merging import MergedHits, PartitionHits
 from serving.server.collection.metrics import PartitionMetrics
 from serving.server.collection.partition import Partition
 from serving.server.collection.request import SearchRequest
 from serving.server.status import Code, RequestError, invalid_argument
+from xtr_tf.scoring.merging import MergedHits, PartitionHits
 
 Arrays = dict[str, np.ndarray]
 #: Runs a call on a thread.

@@ -1,0 +1,209 @@
+"""A collection under test: its partitions are searched one after the other, and merged as an aggregator does.
+
+Only one partition is in memory at a time, so that what needs many servers is measured on one machine. Knows
+nothing of servers, or of Python TensorFlow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from xtr_tf.collections.dataset import Query
+from xtr_tf.collections.document import Document
+from xtr_tf.errors import InputError
+from xtr_tf.evaluation.encoded import CorpusTokens
+from xtr_tf.evaluation.exported_model import QUERIES_AT_ONCE, ExportedModel
+from xtr_tf.evaluation.run import Run
+from xtr_tf.progress import track
+from xtr_tf.retriever.collection_file import COLLECTION_FILE, read_collection
+from xtr_tf.scoring.merging import MergedHits, PartitionHits, Scoring
+from xtr_tf.vectors.query_encoder import EncodedQuery
+
+
+@dataclasses.dataclass(frozen=True)
+class _Batch:
+    """Queries as vectors: `[queries, length, …]`, and where each stands among all."""
+
+    rows: np.ndarray
+    encodings: np.ndarray
+    mask: np.ndarray
+    idf: np.ndarray | None
+
+    def weights(self, place: int, token_weights: str) -> np.ndarray | None:
+        """What the tokens of a query count for; None if all count the same."""
+        return self.idf[place][self.mask[place]] if token_weights == "idf" and self.idf is not None else None
+
+
+@dataclasses.dataclass
+class _Found:
+    """The best hits of one query so far, and its candidates, counted in the collection."""
+
+    hits: PartitionHits
+    documents: np.ndarray
+
+
+class ExportedCollection:
+    """A collection of `xtr-tf export --partitions`, with the methods of `ExportedModel`.
+
+    Args:
+        directory: The folder of `collection.json` and of the partitions.
+    """
+
+    has_lexical = False
+    default_alpha = 0.0
+
+    def __init__(self, directory: str | Path) -> None:
+        self.directory = Path(directory)
+        self._collection = read_collection(self.directory / COLLECTION_FILE)
+        self._first_documents = np.cumsum([0, *(entry.documents for entry in self._collection.partitions)])
+        self._number, self._opened = 0, self._load(0)
+
+    def search(
+        self,
+        name: str,
+        queries: Sequence[Query],
+        depth: int,
+        k_prime: int | None = None,
+        token_weights: str | None = None,
+        alpha: float | None = None,
+    ) -> Run:
+        """Searches all partitions; see `ExportedModel.search`.
+
+        Raises:
+            InputError: `alpha` is set: partitions have no BM25.
+        """
+        if alpha:
+            raise InputError(f"A collection has no BM25; leave `alpha` at 0. Received: {alpha}.")
+        defaults = {key: value[0] for key, value in self._opened.defaults("search").items()}
+        scoring = Scoring(
+            int(k_prime or defaults["k_prime"]),
+            depth,
+            defaults["imputation"].decode(),
+            float(defaults["constant"]),
+            float(defaults["min_score"]),
+        )
+        weighted = token_weights or defaults["token_weights"].decode()
+        batches = self._encode(queries)
+        found = self._find(batches, len(queries), scoring.k_prime)
+        rankings: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        for batch in batches:
+            for place, row in enumerate(batch.rows.tolist()):
+                weights = batch.weights(place, weighted)
+                rankings[row] = _rank(found[row], dataclasses.replace(scoring, weights=weights))
+        found_documents = [np.empty(0, np.int64), *(own for own, _ in rankings.values())]
+        ids = self._look_up(np.unique(np.concatenate(found_documents)))
+        return Run(
+            name,
+            {
+                query.id: ([ids[document] for document in documents.tolist()], scores)
+                for row, query in enumerate(queries)
+                for documents, scores in [rankings.get(row, (np.empty(0, int), np.empty(0, np.float32)))]
+            },
+        )
+
+    def encode_queries(self, texts: Sequence[str], token_weights: str | None = None) -> list[EncodedQuery]:
+        """The vectors of each query, in order, with the weights that the collection gives them.
+
+        Args:
+            texts: The queries.
+            token_weights: What tokens count for; the collection's own default if None.
+
+        Returns:
+            One entry per query.
+        """
+        if token_weights is None:
+            token_weights = self._opened.defaults("search")["token_weights"][0].decode()
+        encoded = [EncodedQuery(np.empty((0, 0), np.float32))] * len(texts)
+        for batch in self._encode([Query(str(row), text) for row, text in enumerate(texts)]):
+            for place, row in enumerate(batch.rows.tolist()):
+                vectors = batch.encodings[place][batch.mask[place]]
+                encoded[row] = EncodedQuery(vectors, weights=batch.weights(place, token_weights))
+        return encoded
+
+    def encode_documents(self, documents: Sequence[Document], dataset: str) -> CorpusTokens:
+        """The vectors of a corpus; see `ExportedModel.encode_documents`."""
+        return self._opened.encode_documents(documents, dataset)
+
+    def _load(self, number: int) -> ExportedModel:
+        entry = self._collection.partitions[number]
+        return ExportedModel(self.directory / entry.path / str(entry.version))
+
+    def _partition(self, number: int) -> ExportedModel:
+        """The model of a partition; the one before it is closed."""
+        if number != self._number:
+            self._opened.close()
+            self._number, self._opened = number, self._load(number)
+        return self._opened
+
+    def _encode(self, queries: Sequence[Query]) -> list[_Batch]:
+        """Queries that have text, in batches; all partitions have the same encoder."""
+        batches = []
+        for start in range(0, len(queries), QUERIES_AT_ONCE):
+            texts = [query.text for query in queries[start : start + QUERIES_AT_ONCE]]
+            answer = self._opened.run("encode_query", {"query": texts})
+            # Only the end of the sequence: no text.
+            rows = np.flatnonzero(answer["mask"].sum(axis=1) > 1)
+            if len(rows):
+                idf = answer["idf"][rows] if "idf" in answer else None
+                batches.append(_Batch(start + rows, answer["encodings"][rows], answer["mask"][rows], idf))
+        return batches
+
+    def _find(self, batches: Sequence[_Batch], count: int, k_prime: int) -> list[_Found | None]:
+        """The best hits of all partitions for each query."""
+        found: list[_Found | None] = [None] * count
+        names, asked = ("scores", "documents", "ordinals"), {"k_prime": np.array([k_prime], np.int32)}
+        partitions = range(len(self._collection.partitions))
+        with track("search", len(partitions) * len(batches), "batches") as progress:
+            for number in partitions:
+                model = self._partition(number)
+                for batch in batches:
+                    inputs = {"encodings": batch.encodings, "mask": batch.mask, **asked}
+                    answer = model.run("search_vectors_tokens", inputs, names)
+                    for place, row in enumerate(batch.rows.tolist()):
+                        mask = batch.mask[place]
+                        ordinals = answer["ordinals"][place]
+                        own = _Found(
+                            PartitionHits(
+                                answer["scores"][place][mask], answer["documents"][place][mask], len(ordinals)
+                            ),
+                            ordinals.astype(np.int64) + self._first_documents[number],
+                        )
+                        found[row] = _merged(found[row], own, k_prime)
+                    progress.advance(1)
+        return found
+
+    def _look_up(self, documents: np.ndarray) -> dict[int, str]:
+        """Ids of documents, counted in the collection."""
+        owners = np.searchsorted(self._first_documents, documents, side="right") - 1
+        ids: dict[int, str] = {}
+        # The partition that was searched last is still in memory.
+        for number in reversed(np.unique(owners).tolist()):
+            own = documents[owners == number]
+            ordinals = (own - self._first_documents[number]).astype(np.int32)[np.newaxis]
+            asked = {"documents": ordinals, "tokens": np.full((1, 1, 1), -1, np.int32)}
+            answer = self._partition(number).run("look_up", asked, ("document_ids",))
+            ids.update(zip(own.tolist(), (key.decode() for key in answer["document_ids"][0]), strict=True))
+        return ids
+
+
+def _merged(before: _Found | None, own: _Found, k_prime: int) -> _Found:
+    """The best k' hits of both for each query token, and the documents that they are of."""
+    parts = [own] if before is None else [before, own]
+    merged = MergedHits([part.hits for part in parts], k_prime)
+    documents = np.concatenate([part.documents for part in parts])
+    present, positions = np.unique(merged.documents, return_inverse=True)
+    no_hit = int(len(present) > 0 and present[0] < 0)
+    positions = positions.reshape(merged.documents.shape) - no_hit
+    candidates = documents[present[no_hit:]]
+    return _Found(PartitionHits(merged.scores, positions, len(candidates)), candidates)
+
+
+def _rank(found: _Found | None, scoring: Scoring) -> tuple[np.ndarray, np.ndarray]:
+    """Documents, counted in the collection, and their scores."""
+    assert found is not None
+    [positions], [scores] = MergedHits([found.hits], scoring.k_prime).rank(scoring)
+    return found.documents[positions[positions >= 0]], scores[positions >= 0]
