@@ -84,6 +84,26 @@ def test_parts_of_another_configuration_are_not_taken(make_vectors: MakeVectors,
     assert len(index.array("centres")) == 9
 
 
+def test_a_damaged_part_is_built_again(make_vectors: MakeVectors, tmp_path: Path) -> None:
+    """A bit that flips on a disk must not reach the index, which would call it its own."""
+    config = IndexConfig(kind="scann", num_leaves=12)
+    vectors = make_vectors("vectors", IDS, shards=3)
+
+    def damage(job: IndexingJob, shards: Sequence[int]) -> None:
+        run_locally(job, shards)
+        codes = job.part(2) / "codes.npy"
+        content = bytearray(codes.read_bytes())
+        content[-1] ^= 1
+        codes.write_bytes(content)
+
+    with pytest.raises(InputError, match=r"not as it was written, and was removed.*part-00002"):
+        build_in_parts(vectors.directory, tmp_path / "index", config, damage)
+    assert not (tmp_path / "index").exists()
+    build_in_parts(vectors.directory, tmp_path / "index", config, run_locally)
+    build_index(vectors, tmp_path / "whole", config)
+    assert files(tmp_path / "index") == files(tmp_path / "whole")
+
+
 def test_a_shard_without_tokens_has_no_part(make_vectors: MakeVectors, tmp_path: Path) -> None:
     full = make_vectors("full", IDS, shards=2)
     pruned = full.shards[0].arrays()

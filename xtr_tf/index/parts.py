@@ -104,11 +104,25 @@ def build_in_parts(
     pending = [index for index in filled if not job.part(index).exists()]
     if pending:
         runner(job, pending)
+    joined = [IndexPart(_checked(job.part(index))) for index in filled]
     with atomic_directory(directory, overwrite=True) as aside:
-        joined = [IndexPart(TokenIndex.open(job.part(index))) for index in filled]
         join_indexes(joined, corpus, aside)
     shutil.rmtree(parts)
     return TokenIndex.open(directory)
+
+
+def _checked(part: Path) -> TokenIndex:
+    """Opens a part; one that is damaged is removed, so that the next run builds it again."""
+    try:
+        index = TokenIndex.open(part)
+        index.verify()
+    except InputError as error:
+        shutil.rmtree(part)
+        raise InputError(
+            "A part of the index is not as it was written, and was removed; run the build again, which makes "
+            f"what is missing. Received: {str(part)!r}."
+        ) from error
+    return index
 
 
 def _prepare(parts: Path, corpus: TokenVectors, config: IndexConfig) -> None:

@@ -18,6 +18,7 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.utils.shared import Shared
 
 from xtr_tf.errors import InputError
+from xtr_tf.vectors.beam_processes import run_in_processes
 from xtr_tf.vectors.runners import ShardTask
 
 NAMESPACE = "xtr_tf"
@@ -83,21 +84,39 @@ class BeamRunner:
         """Runs the pipeline to its end."""
         # Never None: Beam would then read this process's own command line.
         options = PipelineOptions(list(self.flags))
-        pipeline = beam.Pipeline(options=options)
-        _ = (
-            pipeline
-            | "Shards" >> beam.Create(list(shards), reshuffle=False)
-            | "Spread over workers" >> beam.Reshuffle()
-            | "Run" >> beam.ParDo(RunShard(task, Shared(), _threads(options)))
-        )
+        if options.view_as(DirectOptions).direct_running_mode == "multi_processing":
+            run_in_processes(task, shards, self.flags)
+            return
         try:
-            pipeline.run().wait_until_finish()
+            run_pipeline(task, shards, self.flags)
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[-1]
             raise InputError(
                 f"The Beam pipeline failed ({reason}); finished shards are kept, run it again. "
                 f"Received: options {list(self.flags)}."
             ) from error
+
+
+def run_pipeline(task: ShardTask, shards: Sequence[Any], flags: Sequence[str]) -> None:
+    """Runs a pipeline in this process, as far as Beam does.
+
+    Args:
+        task: What to do with a shard.
+        shards: The shards.
+        flags: Options of Beam, as on a command line.
+
+    Raises:
+        RuntimeError: Beam's word for whatever failed.
+    """
+    options = PipelineOptions(list(flags))
+    pipeline = beam.Pipeline(options=options)
+    _ = (
+        pipeline
+        | "Shards" >> beam.Create(list(shards), reshuffle=False)
+        | "Spread over workers" >> beam.Reshuffle()
+        | "Run" >> beam.ParDo(RunShard(task, Shared(), _threads(options)))
+    )
+    pipeline.run().wait_until_finish()
 
 
 def _threads(options: PipelineOptions) -> int:
