@@ -9,17 +9,21 @@ from __future__ import annotations
 import gzip
 import json
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import tensorflow as tf
 from tfx.components.evaluator import constants
 from tfx.dsl.io import fileio
 from tfx.types import Artifact
 from tfx.utils import path_utils
 
-from tfx_pipeline.storage import local_output
+from tfx_pipeline.storage import local_input, local_output
 from xtr_tf.errors import InputError
 from xtr_tf.model.folder import MANIFEST_FILE
+from xtr_tf.retriever.model_card import MODEL_CARD_FILE
 
 
 class TokenVectorsArtifact(Artifact):
@@ -63,12 +67,40 @@ def encoder_folder(model: Path) -> Path:
     Raises:
         InputError: There is none.
     """
-    for folder in (model, model / ENCODER_FOLDER, Path(path_utils.serving_model_dir(str(model)))):
-        if (folder / MANIFEST_FILE).is_file():
+    return Path(_encoder_uri(str(model)))
+
+
+@contextmanager
+def local_encoder(uri: str) -> Iterator[Path]:
+    """Gives the encoder's directory of a model artifact, and fetches no more of a remote one than that.
+
+    Args:
+        uri: The artifact's folder, local or remote.
+
+    Raises:
+        InputError: There is none.
+    """
+    with local_input(_encoder_uri(uri)) as folder:
+        yield folder
+
+
+def _encoder_uri(uri: str) -> str:
+    for folder in (uri, posixpath.join(uri, ENCODER_FOLDER), path_utils.serving_model_dir(uri)):
+        if tf.io.gfile.exists(posixpath.join(folder, MANIFEST_FILE)):
             return folder
     raise InputError(
-        f"A model of this pipeline holds an encoder's directory; train or export it again. Received: {model}."
+        f"A model of this pipeline holds an encoder's directory; train or export it again. Received: {uri}."
     )
+
+
+def read_model_card(uri: str) -> dict[str, Any]:
+    """The card of an exported model's artifact, local or remote; nothing if it has none."""
+    path = posixpath.join(path_utils.serving_model_dir(uri), MODEL_CARD_FILE)
+    if not tf.io.gfile.exists(path):
+        return {}
+    with tf.io.gfile.GFile(path) as file:
+        card: dict[str, Any] = json.loads(file.read())
+    return card
 
 
 _DOCUMENTS_FILE = "documents.txt.gz"

@@ -188,8 +188,19 @@ def print_summary(config: PipelineConfig, outcome: Outcome) -> None:
         console.print(f"         {reason}")
     console.print(f"report   {_relative(outcome.report)}")
     if outcome.pushed:
-        console.print(f"serve    xtr-tf serve --model-base {_relative(config.serving_folder)}")
+        console.print(f"serve    xtr-tf serve {_served(Path(config.serving_folder))}")
         console.print('ask      xtr-tf query "..." --explain')
+
+
+def _served(folder: Path) -> str:
+    """What a server is told to serve."""
+    from xtr_tf.retriever.collection_file import COLLECTION_FILE, read_collection
+
+    if not (folder / COLLECTION_FILE).is_file():
+        return f"--model-base {_relative(str(folder))}"
+    partitions = read_collection(folder / COLLECTION_FILE).partitions
+    servers = " ".join(f"--partition {number}=HOST:PORT" for number in range(len(partitions)))
+    return f"--collection {_relative(str(folder / COLLECTION_FILE))} {servers}"
 
 
 def _relative(path: str) -> str:

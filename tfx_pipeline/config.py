@@ -182,6 +182,31 @@ class CorpusConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class PartitionedIndexConfig(IndexConfig):
+    """How vectors are kept and searched, and how many of them one model holds.
+
+    Attributes:
+        tokens_per_partition: Most tokens of one model, about; a corpus with more becomes a collection of
+            models that hold about the same number each and answer as one. See `docs/how-to/partitions.md`
+            for the memory that a token takes.
+    """
+
+    tokens_per_partition: int = 150_000_000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = self.tokens_per_partition
+        require(given >= 1, "`index.tokens_per_partition` must be positive.", given)
+
+    @property
+    def of_index(self) -> IndexConfig:
+        """What the index itself is made by, which does not depend on how it is exported."""
+        return IndexConfig(
+            **{field.name: getattr(self, field.name) for field in dataclasses.fields(IndexConfig)}
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class PipelineConfig:
     """The whole configuration of a pipeline, as one YAML file holds it.
 
@@ -200,7 +225,7 @@ class PipelineConfig:
         corpus: Documents.
         run: Tokenizer, encoder, loss and training, as for `xtr-tf train`; where the data come from
             is not its business here.
-        index: How vectors are kept and searched.
+        index: How vectors are kept and searched, and how many one model holds.
         search: Parameters of requests that name none.
         choose_alpha: Whether `search.alpha` is chosen on the split `eval`; needs `index.lexical`.
         store_text: What the model returns of texts: `none`, `snippet` (where the query matched) or `full`.
@@ -219,7 +244,7 @@ class PipelineConfig:
     training_data: TrainingDataConfig = dataclasses.field(default_factory=TrainingDataConfig)
     corpus: CorpusConfig = dataclasses.field(default_factory=CorpusConfig)
     run: RunConfig = dataclasses.field(default_factory=RunConfig)
-    index: IndexConfig = dataclasses.field(default_factory=IndexConfig)
+    index: PartitionedIndexConfig = dataclasses.field(default_factory=PartitionedIndexConfig)
     search: SearchDefaults = dataclasses.field(default_factory=SearchDefaults)
     choose_alpha: bool = False
     store_text: StoreText = "full"

@@ -7,7 +7,7 @@
                                              │ token vectors
                                         IndexBuilder
                                              │ token index
-                                     RetrieverExporter          one SavedModel
+                                     RetrieverExporter          one SavedModel, or a collection of them
                                              │
          ServingValidator, RetrievalEvaluator (against LatestBlessedModel)
                                              │ both bless
@@ -113,7 +113,7 @@ def create_pipeline(
     vectors.add_upstream_node(data.gate)
     index = IndexBuilder(
         vectors=vectors.outputs["vectors"],
-        settings=settings_to_json(config.index),
+        settings=settings_to_json(config.index.of_index),
         work=config.work_folder,
         beam_args=config.beam_args,
         update=refreshes,
@@ -125,6 +125,7 @@ def create_pipeline(
         defaults=settings_to_json(config.search),
         model_name=config.model_name,
         store_text=config.store_text,
+        tokens_per_partition=config.index.tokens_per_partition,
         examples=data.training if config.choose_alpha else None,
         corpus=data.corpus if config.choose_alpha else None,
     )

@@ -35,7 +35,7 @@ def local_input(uri: str) -> Iterator[Path]:
         yield Path(uri)
         return
     with tempfile.TemporaryDirectory() as folder:
-        _copy(uri, folder)
+        copy_folder(uri, folder)
         yield Path(folder)
 
 
@@ -48,7 +48,7 @@ def local_output(uri: str) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
-        _copy(folder, uri)
+        copy_folder(folder, uri)
 
 
 @contextmanager
@@ -76,12 +76,22 @@ def local_files(base: str, patterns: list[str]) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _copy(source: str, target: str) -> None:
+def copy_folder(source: str, target: str, last: str = "") -> None:
+    """Copies what is in a folder, local or remote.
+
+    Args:
+        source: The folder.
+        target: Where to; made if need be.
+        last: The file of `source` that is copied after all others.
+    """
     for folder, _, names in tf.io.gfile.walk(source):
         below = posixpath.join(target, folder[len(source) :].strip("/"))
         tf.io.gfile.makedirs(below)
         for name in names:
-            tf.io.gfile.copy(posixpath.join(folder, name), posixpath.join(below, name), overwrite=True)
+            if folder.rstrip("/") != source.rstrip("/") or name != last:
+                tf.io.gfile.copy(posixpath.join(folder, name), posixpath.join(below, name), overwrite=True)
+    if last:
+        tf.io.gfile.copy(posixpath.join(source, last), posixpath.join(target, last), overwrite=True)
 
 
 class WorkArea:
@@ -202,7 +212,7 @@ def _fetch(remote: str, local: Path) -> None:
     shutil.rmtree(local, ignore_errors=True)
     local.mkdir(parents=True)
     if tf.io.gfile.isdir(remote):
-        _copy(remote, str(local))
+        copy_folder(remote, str(local))
 
 
 def _state(local: Path) -> dict[str, tuple[int, int]]:

@@ -22,6 +22,7 @@ from tfx_pipeline.withdrawal import newest_present, pushed_versions
 from xtr_tf.config.loading import to_mapping
 from xtr_tf.files import write_atomically
 from xtr_tf.model.folder import MANIFEST_FILE
+from xtr_tf.retriever.collection_file import COLLECTION_FILE
 
 _FILE = "last_run.json"
 _TRAINS = ("TrainingGen", "Transform", "Trainer")
@@ -109,7 +110,7 @@ def _unchanged(config: PipelineConfig, lineage: Lineage, last: LastRun) -> Uncha
     when = last.ended.replace("T", " ")[:16]
     folder = Path(config.serving_folder)
     newest = newest_present(folder)
-    if last.version and last.version == newest and (folder / str(newest) / "saved_model.pb").is_file():
+    if last.version and last.version == newest and _is_whole(folder / str(newest)):
         sentence = f"Nothing changed since version {newest} was made ({when} UTC); nothing was run."
         return Unchanged(sentence, str(folder / str(newest)), last.report)
     if last.version:
@@ -127,6 +128,10 @@ def _unchanged(config: PipelineConfig, lineage: Lineage, last: LastRun) -> Uncha
         sentence = f"Nothing changed since the last run ({when} UTC), which pushed nothing; nothing was run."
         return Unchanged(" ".join((sentence, *last.reasons)), "", last.report, refused=True)
     return None
+
+
+def _is_whole(version: Path) -> bool:
+    return any((version / name).is_file() for name in ("saved_model.pb", COLLECTION_FILE))
 
 
 def remember(config: PipelineConfig, dag: Dag, database: Path, version: int, outcome: Any) -> None:

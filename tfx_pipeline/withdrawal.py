@@ -20,6 +20,8 @@ from ml_metadata.proto import metadata_store_pb2 as mlmd
 from tfx_pipeline.config import PipelineConfig, is_remote
 from tfx_pipeline.lineage import ArtifactRecord, Lineage
 from xtr_tf.errors import InputError
+from xtr_tf.files import write_atomically
+from xtr_tf.retriever.collection_file import COLLECTION_FILE, read_collection
 from xtr_tf.retriever.model_card import MODEL_CARD_FILE
 
 #: Folder next to the versions that withdrawn ones are moved to; servers look at numbers only.
@@ -107,10 +109,24 @@ def reject(config: PipelineConfig, database: Path, number: int, because: str) ->
         )
     _Writer(database).withdraw(version, because, by_removal=False)
     if version.present:
+        _name_another(version.place)
         aside = Path(config.serving_folder, WITHDRAWN_FOLDER, str(number))
         aside.parent.mkdir(parents=True, exist_ok=True)
         version.place.rename(aside)
     return version
+
+
+def _name_another(place: Path) -> None:
+    """If a version is a collection and answers, lets aggregators go back to the newest one before it."""
+    current = place.parent / COLLECTION_FILE
+    if not (place / COLLECTION_FILE).is_file() or read_collection(current).version != int(place.name):
+        return
+    others = sorted(int(path.parent.name) for path in place.parent.glob(f"[0-9]*/{COLLECTION_FILE}"))
+    before = [number for number in others if number < int(place.name)]
+    if before:
+        write_atomically(current, (place.parent / str(before[-1]) / COLLECTION_FILE).read_bytes())
+    else:
+        current.unlink()
 
 
 def roll_back(config: PipelineConfig, database: Path, because: str) -> tuple[Version, int]:

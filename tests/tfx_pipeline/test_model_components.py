@@ -9,21 +9,30 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from artifacts_on_disk import new_artifact, write_examples
 from tfx.types import standard_artifacts
 
-from tfx_pipeline.artifacts import TokenIndexArtifact, TokenVectorsArtifact, encoder_folder
+from tfx_pipeline.artifacts import (
+    TokenIndexArtifact,
+    TokenVectorsArtifact,
+    encoder_folder,
+    local_encoder,
+    read_document_ids,
+)
 from tfx_pipeline.components.corpus_encoder import CorpusEncoderExecutor
 from tfx_pipeline.components.index_builder import IndexBuilderExecutor
 from tfx_pipeline.components.retriever_exporter import RetrieverExporterExecutor
 from tfx_pipeline.config import settings_to_json
 from tfx_pipeline.data.example_gen import document_example
+from tfx_pipeline.storage import copy_folder
 from xtr_tf.collections.document import Document
 from xtr_tf.config.retrieval import EncodingConfig, IndexConfig, SearchDefaults
 from xtr_tf.errors import InputError
 from xtr_tf.evaluation.alpha import ALPHAS, best_alpha
 from xtr_tf.index.folder import TokenIndex
 from xtr_tf.model.folder import load_encoder, save_encoder
+from xtr_tf.retriever.collection_file import read_collection
 from xtr_tf.runtime import SavedModelSession
 from xtr_tf.training.data.examples import TrainingExample
 from xtr_tf.training.data.tfrecords import serialize_example
@@ -39,7 +48,7 @@ class Stage:
     documents: list[Document]
     count: int = 0
 
-    def encode(self, documents: list[Document], keep_order: bool = False) -> Any:
+    def encode(self, documents: list[Document], keep_order: bool = False, beam_args: str = "[]") -> Any:
         self.count += 1
         records = map(document_example, documents)
         corpus = write_examples(self.folder / f"corpus-{self.count}", {"corpus": records})
@@ -49,7 +58,7 @@ class Stage:
             "shard_characters": 3_000,
             "keep_order": int(keep_order),
             "work": str(self.folder / "work"),
-            "beam_args": "[]",
+            "beam_args": beam_args,
         }
         inputs = {"model": [self.model], "corpus": [corpus]}
         CorpusEncoderExecutor().Do(inputs, {"vectors": [vectors]}, parameters)
@@ -67,10 +76,14 @@ class Stage:
         IndexBuilderExecutor().Do({"vectors": [vectors]}, {"index": [index]}, parameters)
         return index
 
-    def export(self, vectors: Any, index: Any, **judged: Any) -> Any:
+    def export(self, vectors: Any, index: Any, tokens_per_partition: int = 0, **judged: Any) -> Any:
         self.count += 1
         model = new_artifact(standard_artifacts.Model, self.folder / f"model-{self.count}")
-        parameters = {"defaults": settings_to_json(SearchDefaults(k_prime=50)), "model_name": "atlas"}
+        parameters = {
+            "defaults": settings_to_json(SearchDefaults(k_prime=50)),
+            "model_name": "atlas",
+            "tokens_per_partition": tokens_per_partition,
+        }
         inputs = {"encoder": [self.model], "vectors": [vectors], "index": [index]}
         inputs |= {name: [artifact] for name, artifact in judged.items()}
         RetrieverExporterExecutor().Do(inputs, {"model": [model]}, parameters)
@@ -124,6 +137,23 @@ def test_alpha_is_chosen_on_the_development_queries(stage: Stage) -> None:
         np.testing.assert_array_equal(
             session.run("serving_default", {"query": text})["document_ids"], both["document_ids"]
         )
+
+
+def test_an_index_that_is_too_large_for_a_model_becomes_a_collection(stage: Stage) -> None:
+    vectors = stage.encode(stage.documents)
+    index = stage.index(vectors, lexical="words")
+    tokens = TokenIndex.open(index.uri).num_tokens
+    with pytest.raises(InputError, match="A collection has no BM25"):
+        stage.export(vectors, index, tokens // 2 + 1, examples=vectors, corpus=vectors)
+    model = stage.export(vectors, index, tokens // 2 + 1)
+    folder = Path(model.uri, "Format-Serving")
+    collection = read_collection(folder / "collection.json")
+    assert (len(collection.partitions), collection.tokens) == (2, tokens)
+    assert encoder_folder(Path(model.uri)) == Path(model.uri, "encoder")
+    assert model.get_int_custom_property("tokens") == tokens
+    assert model.get_int_custom_property("documents") == len(stage.documents)
+    assert read_document_ids(model.uri) == {document.id for document in stage.documents}
+    assert not (folder / "saved_model.pb").exists()
 
 
 def test_only_texts_that_changed_are_encoded_again(stage: Stage) -> None:
@@ -199,6 +229,27 @@ def test_vectors_of_another_encoder_are_no_model(stage: Stage, tiny_corpus) -> N
     save_encoder(stage.folder / "other" / "Format-Serving", other, tiny_corpus.tokenizer)
     with pytest.raises(InputError, match="must come from this encoder"):
         stage.export(vectors, index)
+
+
+def test_of_a_remote_model_only_the_encoder_is_fetched(stage: Stage) -> None:
+    trained = Path(stage.model.uri, "Format-Serving")
+    for uri, place in (("ram://models/exported", "encoder"), ("ram://models/trained", "Format-Serving")):
+        copy_folder(str(trained), f"{uri}/{place}")
+        with tf.io.gfile.GFile(f"{uri}/large", "w") as file:
+            file.write("everything else")
+        with local_encoder(uri) as folder:
+            assert {path.name for path in folder.iterdir()} == {path.name for path in trained.iterdir()}
+            load_encoder(folder)
+
+
+def test_a_named_runner_reuses_what_did_not_change(stage: Stage) -> None:
+    first = stage.encode(stage.documents)
+    changed = dataclasses.replace(stage.documents[3], text="Something else altogether.")
+    documents = [*stage.documents[:3], changed, *stage.documents[4:]]
+    second = stage.encode(documents, beam_args='["--runner=DirectRunner"]')
+    assert counted(second) == (1, 19)
+    assert ids(second) == [document.id for document in documents]
+    assert second.get_string_custom_property("reused") == first.uri
 
 
 def test_a_model_without_an_encoder_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tfx.types import Artifact, BaseChannel, Channel, artifact_utils, standard_a
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 from tfx.utils import io_utils
 
-from tfx_pipeline.artifacts import TokenVectorsArtifact, encoder_folder
+from tfx_pipeline.artifacts import TokenVectorsArtifact, local_encoder
 from tfx_pipeline.components.executor import Artifacts, SingleArtifacts, names_runner
 from tfx_pipeline.config import is_remote, settings_from_json
 from tfx_pipeline.storage import WorkArea, key_of, local_input, local_output
@@ -57,7 +57,7 @@ class CorpusEncoderExecutor(SingleArtifacts, base_executor.BaseExecutor):
         config = settings_from_json(EncodingConfig, properties["settings"])
         area = WorkArea(properties["work"])
         with ExitStack() as stack:
-            encoder = encoder_folder(stack.enter_context(local_input(model.uri)))
+            encoder = stack.enter_context(local_encoder(model.uri))
             fingerprint = read_manifest(encoder).fingerprint
             origin = key_of(fingerprint, properties["settings"])
             latest = area.latest(KIND, origin)
@@ -142,15 +142,14 @@ def _link_examples(corpus: Artifact, folder: Path) -> None:
 
 
 def _runner(properties: dict[str, Any], reuses: bool) -> Runner:
-    """Beam's workers where a runner is named; what is left after reuse is little, and done here."""
-    beam_args = json.loads(properties["beam_args"])
-    if reuses or not names_runner(beam_args):
+    """Beam's workers where a runner is named; where they see no earlier vectors, reuse is done here."""
+    beam_args, work = json.loads(properties["beam_args"]), properties["work"]
+    if not names_runner(beam_args) or (reuses and is_remote(work)):
         return run_locally
     from xtr_tf.vectors.beam import BeamRunner
     from xtr_tf.vectors.staged import StagedRunner
 
     runner = BeamRunner(beam_args)
-    work = properties["work"]
     return StagedRunner(runner, posixpath.join(work, "staging")) if is_remote(work) else runner
 
 

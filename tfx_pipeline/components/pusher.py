@@ -4,6 +4,7 @@ A run in which nothing changed blesses the same model again, and a refresh of a 
 change makes the same model again; TFX would push it, and servers would load again what they serve.
 TFX also copies into the version's own folder, where a server that polls finds a part of it; on a
 local file system a version appears whole, and everywhere a marker with the files' hashes is written last.
+A collection is published partition by partition, and named last (`collection_push.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import posixpath
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from tfx.proto import pusher_pb2
 from tfx.types import Artifact, artifact_utils
 from tfx.utils import proto_utils
 
+from tfx_pipeline.components.collection_push import is_collection, push_collection
 from tfx_pipeline.config import is_remote
 from tfx_pipeline.storage import local_input
 from xtr_tf.files import MARKER, checksums_of
@@ -46,7 +49,13 @@ class PushOnceExecutor(executor.Executor):
             pushed = artifact_utils.get_single_instance(output_dict["pushed_model"])
             self._MarkPushed(pushed, newest, posixpath.basename(newest))
             return
-        if is_remote(base):
+        if self.CheckBlessing(input_dict) and is_collection(self.GetModelPath(input_dict)):
+            pushed = artifact_utils.get_single_instance(output_dict["pushed_model"])
+            # As TFX numbers versions, but never one that is there.
+            version = max(int(time.time()), int(posixpath.basename(newest) or 0) + 1)
+            place = push_collection(self.GetModelPath(input_dict), base, version)
+            self._MarkPushed(pushed, place, str(version))
+        elif is_remote(base):
             super().Do(input_dict, output_dict, exec_properties)
             self._mark(input_dict, output_dict)
         else:
@@ -93,7 +102,7 @@ def newest_version(base: str) -> str:
 
 def _same(model: str, version: str) -> bool:
     """Whether both were made from one encoder, corpus, index and code, whenever that was."""
-    if not tf.io.gfile.exists(posixpath.join(version, "saved_model.pb")):
+    if not (tf.io.gfile.exists(posixpath.join(version, "saved_model.pb")) or is_collection(version)):
         return False
     first, second = _card(model), _card(version)
     return first is not None and first == second

@@ -19,7 +19,7 @@ from tfx.types import Artifact, BaseChannel, Channel, standard_artifacts
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 from tfx.utils import path_utils
 
-from tfx_pipeline.artifacts import read_document_ids, refusals, write_model_blessing
+from tfx_pipeline.artifacts import read_document_ids, read_model_card, refusals, write_model_blessing
 from tfx_pipeline.blessing import Verdict, judge
 from tfx_pipeline.components.executor import Artifacts, SingleArtifacts
 from tfx_pipeline.config import QualitySettings, settings_from_json
@@ -32,7 +32,6 @@ from xtr_tf.evaluation.evaluator import EvaluationSettings, Evaluator
 from xtr_tf.evaluation.exported_model import IndexModel
 from xtr_tf.evaluation.report.content import build_content
 from xtr_tf.evaluation.report.html import write_report
-from xtr_tf.retriever.model_card import MODEL_CARD_FILE
 
 _USUAL_K_PRIME = 1_000
 
@@ -104,7 +103,7 @@ class RetrievalEvaluator(base_beam_component.BaseBeamComponent):
     `blessing`, which Pusher and LatestBlessedModelStrategy understand, with the reasons.
 
     Args:
-        model: The exported model, a SavedModel in `Format-Serving`.
+        model: The exported model, a SavedModel in `Format-Serving`, or a collection.
         examples: Training examples, whose split `eval` is measured.
         corpus: Documents, for BM25 and for the exact search.
         baseline_model: The latest blessed model, if there is one.
@@ -180,7 +179,7 @@ def _evaluate(
             opponent = _open(stack.enter_context(local_input(serving_model)), "latest blessed model")
             documents = read_document_ids(baseline.uri)
         measured = EvaluationSettings(
-            k_prime=settings.k_prime or _default_k_prime(directory),
+            k_prime=settings.k_prime or _default_k_prime(model),
             max_queries=settings.max_queries,
             bm25=settings.bm25,
             fusion=settings.bm25,
@@ -203,16 +202,13 @@ def _open(directory: Path, name: str) -> IndexModel:
 
 def _content(model: Artifact) -> str:
     """What a model was made of, as `withdrawal` knows it."""
-    with local_input(path_utils.serving_model_path(model.uri)) as directory:
-        card = directory / MODEL_CARD_FILE
-        return identity_of(json.loads(card.read_text(encoding="utf-8"))) if card.is_file() else ""
+    card = read_model_card(model.uri)
+    return identity_of(card) if card else ""
 
 
-def _default_k_prime(directory: Path) -> int:
+def _default_k_prime(model: Artifact) -> int:
     """What requests that name no k' get."""
-    card = directory / MODEL_CARD_FILE
-    defaults = json.loads(card.read_text(encoding="utf-8"))["defaults"] if card.is_file() else {}
-    return int(defaults.get("k_prime", _USUAL_K_PRIME))
+    return int(read_model_card(model.uri).get("defaults", {}).get("k_prime", _USUAL_K_PRIME))
 
 
 def _record(evaluation: Artifact, verdict: Verdict, metric: str) -> None:

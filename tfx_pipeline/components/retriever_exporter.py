@@ -1,8 +1,12 @@
-"""RetrieverExporter: encoder, vectors and index to one SavedModel, proved before it is an artifact."""
+"""RetrieverExporter: encoder, vectors and index to one SavedModel, proved before it is an artifact.
+
+An index that is too large for one model becomes a collection: a SavedModel per partition.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import shutil
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,7 +21,7 @@ from tfx_pipeline.artifacts import (
     ENCODER_FOLDER,
     TokenIndexArtifact,
     TokenVectorsArtifact,
-    encoder_folder,
+    local_encoder,
     write_document_ids,
 )
 from tfx_pipeline.components.executor import Artifacts, SingleArtifacts
@@ -26,9 +30,13 @@ from tfx_pipeline.data.splits import SPLIT, development_set
 from tfx_pipeline.provenance import code_version
 from tfx_pipeline.storage import local_input, local_output
 from xtr_tf.config.retrieval import SearchDefaults
+from xtr_tf.errors import InputError
+from xtr_tf.index.folder import TokenIndex
 from xtr_tf.retriever.assembly import Assembly, assemble_retriever
 from xtr_tf.retriever.export import export_retriever
-from xtr_tf.retriever.model_card import ModelCard
+from xtr_tf.retriever.export_partitions import PartitionExport, export_partitions
+from xtr_tf.retriever.model_card import ModelCard, card_of_collection, read_card
+from xtr_tf.retriever.partitions import MOST
 from xtr_tf.retriever.session import RetrieverSession
 from xtr_tf.vectors.store import TokenVectors
 
@@ -50,6 +58,7 @@ class RetrieverExporterSpec(ComponentSpec):
         "defaults": ExecutionParameter(type=str),
         "model_name": ExecutionParameter(type=str),
         "store_text": ExecutionParameter(type=str, optional=True),
+        "tokens_per_partition": ExecutionParameter(type=int, optional=True),
     }
 
 
@@ -61,17 +70,26 @@ class RetrieverExporterExecutor(SingleArtifacts, base_executor.BaseExecutor):
         defaults = settings_from_json(SearchDefaults, properties["defaults"])
         model = outputs["model"]
         with ExitStack() as stack:
-            trained, vectors, index = (
-                stack.enter_context(local_input(inputs[name].uri)) for name in ("encoder", "vectors", "index")
+            encoder = stack.enter_context(local_encoder(inputs["encoder"].uri))
+            vectors, index = (
+                stack.enter_context(local_input(inputs[name].uri)) for name in ("vectors", "index")
             )
-            encoder = encoder_folder(trained)
             out = stack.enter_context(local_output(model.uri))
-            assembly = assemble_retriever(
-                encoder, vectors, index, defaults, properties.get("store_text") or "full"
-            )
-            if "examples" in inputs and "corpus" in inputs:
-                assembly = _with_best_alpha(assembly, inputs["examples"], inputs["corpus"])
-            card = _export(assembly, properties["model_name"], out)
+            store_text = properties.get("store_text") or "full"
+            partitions = _partitions(index, properties.get("tokens_per_partition"))
+            if partitions > 1:
+                if "examples" in inputs or defaults.alpha:
+                    raise InputError(
+                        "A collection has no BM25; leave out `choose_alpha` and `search.alpha`, or raise "
+                        f"`index.tokens_per_partition`. Received: {partitions} partitions."
+                    )
+                places = str(encoder), str(vectors), str(index)
+                card = _export_collection(PartitionExport(*places, partitions, defaults, store_text), out)
+            else:
+                assembly = assemble_retriever(encoder, vectors, index, defaults, store_text)
+                if "examples" in inputs and "corpus" in inputs:
+                    assembly = _with_best_alpha(assembly, inputs["examples"], inputs["corpus"])
+                card = _export(assembly, properties["model_name"], out)
             # Whoever refreshes the corpus needs the encoder of the model that was blessed.
             shutil.copytree(encoder, out / ENCODER_FOLDER)
             write_document_ids(out, TokenVectors.open(vectors).document_ids)
@@ -81,7 +99,8 @@ class RetrieverExporterExecutor(SingleArtifacts, base_executor.BaseExecutor):
 class RetrieverExporter(base_component.BaseComponent):
     """Writes the servable model, with warm-up requests, reference answers and a model card.
 
-    Outputs `model`: the SavedModel in `Format-Serving`, where Pusher looks, and the encoder next to it.
+    Outputs `model`: the SavedModel in `Format-Serving`, where Pusher looks, or `collection.json` and a
+    SavedModel per partition there; and the encoder next to it.
 
     Args:
         encoder: A model that holds the encoder.
@@ -90,6 +109,7 @@ class RetrieverExporter(base_component.BaseComponent):
         defaults: `SearchDefaults` as JSON.
         model_name: What requests will call the model.
         store_text: What it returns of the texts, as for `assemble_retriever`.
+        tokens_per_partition: Most tokens of one model, about; an index with more becomes a collection.
         examples: Training examples, on whose split `eval` `alpha` is chosen; that of `defaults` if None.
         corpus: The documents that they name.
     """
@@ -105,6 +125,7 @@ class RetrieverExporter(base_component.BaseComponent):
         defaults: str,
         model_name: str,
         store_text: str = "full",
+        tokens_per_partition: int = MOST,
         examples: BaseChannel | None = None,
         corpus: BaseChannel | None = None,
     ) -> None:
@@ -116,6 +137,7 @@ class RetrieverExporter(base_component.BaseComponent):
                 defaults=defaults,
                 model_name=model_name,
                 store_text=store_text,
+                tokens_per_partition=tokens_per_partition,
                 examples=examples,
                 corpus=corpus,
                 model=Channel(type=standard_artifacts.Model),
@@ -149,6 +171,21 @@ def _export(assembly: Assembly, name: str, out: Path) -> ModelCard:
     exported.directory.rename(path_utils.serving_model_dir(str(out)))
     shutil.rmtree(out / _STAGING)
     return assembly.card
+
+
+def _partitions(index: Path, tokens_per_partition: int | None) -> int:
+    return math.ceil(TokenIndex.open(index).num_tokens / (tokens_per_partition or MOST))
+
+
+def _export_collection(job: PartitionExport, out: Path) -> ModelCard:
+    """Writes a collection where a single model would be, with a card of all of it."""
+    folder = out / _STAGING
+    collection = export_partitions(job, folder)
+    cards = [read_card(folder / entry.path / str(entry.version)) for entry in collection.partitions]
+    card = card_of_collection(cards)
+    card.write(folder)
+    folder.rename(path_utils.serving_model_dir(str(out)))
+    return card
 
 
 def _record(model: Artifact, card: ModelCard) -> None:

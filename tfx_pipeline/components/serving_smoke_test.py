@@ -24,15 +24,17 @@ from tfx_pipeline.config import ServingCheckSettings
 from xtr_tf.errors import InputError
 from xtr_tf.processes import child_environment
 from xtr_tf.retriever.agreement import differences
+from xtr_tf.retriever.collection_file import COLLECTION_FILE, Collection, read_collection
 from xtr_tf.retriever.gate import verify_model
 from xtr_tf.retriever.reference_cases import ReferenceCase, read_reference
 
 _VERSION = "1"
 # The exporter's requests are few and known: the limits that protect a public server are not for them.
-_SERVE = ("serve", "--port", "0", "--rest-port", "-1", "--poll-seconds", "0", "--max-k-prime", "100000000")
+_SERVE = ("serve", "--port", "0", "--rest-port", "-1", "--max-k-prime", "100000000")
 _START = "from xtr_tf.cli import main; main()"
 _REQUEST_SECONDS = 60.0
 _STOP_SECONDS = 30.0
+_LOOK_SECONDS = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,20 +75,116 @@ def run_smoke_test(directory: Path, settings: ServingCheckSettings) -> ServingSm
             latency = None if problems else _latency(client, cases, settings)
     except (InputError, ClientError) as error:
         return ServingSmokeTest((str(error),))
-    if latency is not None and latency > settings.latency_ms:
-        problems.append(
-            f"{settings.latency_quantile:.0%} of queries took up to {latency:.0f} ms, "
-            f"and {settings.latency_ms:.0f} ms are allowed"
-        )
-    return ServingSmokeTest(tuple(problems), len(sendable), latency, report.load_seconds)
+    return ServingSmokeTest(
+        (*problems, *_too_slow(latency, settings)), len(sendable), latency, report.load_seconds
+    )
+
+
+def run_collection_test(directory: Path, settings: ServingCheckSettings) -> ServingSmokeTest:
+    """The same for a collection, one partition after the other, so that one machine can do it.
+
+    Each partition is tested as a model. Then an aggregator in front of it, which is told that it is the whole
+    collection, must find it to be what `collection.json` says, and give the partition's own answers.
+
+    Args:
+        directory: The folder of `collection.json` and of the partitions.
+        settings: How fast an aggregator with one partition must be.
+
+    Returns:
+        Load time and latency of the slowest partition, and what is wrong with any.
+    """
+    try:
+        collection = read_collection(directory / COLLECTION_FILE)
+    except InputError as error:
+        return ServingSmokeTest((str(error),))
+    tests = []
+    for number in range(len(collection.partitions)):
+        test = _test_partition(directory, collection, number, settings)
+        tests.append(test)
+        if test.problems:
+            break
+    latencies = [test.latency_ms for test in tests if test.latency_ms is not None]
+    loads = [test.load_seconds for test in tests if test.load_seconds is not None]
+    return ServingSmokeTest(
+        tests[-1].problems,
+        sum(test.answers for test in tests),
+        max(latencies) if len(latencies) == len(collection.partitions) else None,
+        max(loads, default=None),
+    )
+
+
+def _test_partition(
+    directory: Path, collection: Collection, number: int, settings: ServingCheckSettings
+) -> ServingSmokeTest:
+    entry = collection.partitions[number]
+    model = directory / entry.path / str(entry.version)
+    alone = run_smoke_test(model, settings)
+    if alone.problems:
+        return dataclasses.replace(alone, problems=_of_partition(number, alone.problems))
+    only = dataclasses.replace(
+        collection, version=1, partitions=(dataclasses.replace(entry, version=1),)
+    ).to_json()
+    try:
+        cases = [case for case in read_reference(model).cases if case.signature == "serving_default"]
+        with contextlib.ExitStack() as stack:
+            file = Path(stack.enter_context(tempfile.TemporaryDirectory()), COLLECTION_FILE)
+            file.write_bytes(only)
+            seconds = settings.load_timeout_seconds
+            target = stack.enter_context(_served(model, seconds))
+            told = ("--collection", str(file), "--partition", f"0={target}", "--poll-seconds", "1")
+            aggregator = stack.enter_context(_server(told, seconds))
+            client = stack.enter_context(_client(aggregator))
+            _wait_for_collection(client, seconds)
+            problems = [wrong for case in cases for wrong in _replay(client, case)]
+            latency = None if problems else _latency(client, cases, settings)
+    except (InputError, ClientError) as error:
+        return ServingSmokeTest(_of_partition(number, [str(error)]))
+    problems += _too_slow(latency, settings)
+    return ServingSmokeTest(
+        _of_partition(number, problems), alone.answers + len(cases), latency, alone.load_seconds
+    )
+
+
+def _of_partition(number: int, problems: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"partition {number}: {problem}" for problem in problems)
+
+
+def _wait_for_collection(client: Client, seconds: float) -> None:
+    """Waits until the aggregator has found its partition to be what it was told."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            client.predict("serving_default", {"query": ["a"]})
+            return
+        except ClientError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_LOOK_SECONDS)
+
+
+def _too_slow(latency: float | None, settings: ServingCheckSettings) -> list[str]:
+    if latency is None or latency <= settings.latency_ms:
+        return []
+    return [
+        f"{settings.latency_quantile:.0%} of queries took up to {latency:.0f} ms, "
+        f"and {settings.latency_ms:.0f} ms are allowed"
+    ]
 
 
 @contextlib.contextmanager
 def _served(directory: Path, seconds: float) -> Iterator[str]:
-    """Starts `xtr-tf serve` on a free loopback port and yields its address."""
-    with tempfile.TemporaryDirectory() as base, tempfile.TemporaryFile("w+") as log:
+    """Serves one version of a model and yields the server's address."""
+    with tempfile.TemporaryDirectory() as base:
         Path(base, _VERSION).symlink_to(directory.resolve(), target_is_directory=True)
-        command = [sys.executable, "-c", _START, *_SERVE, "--model-base", base]
+        with _server(("--model-base", base, "--poll-seconds", "0"), seconds) as target:
+            yield target
+
+
+@contextlib.contextmanager
+def _server(told: Sequence[str], seconds: float) -> Iterator[str]:
+    """Starts `xtr-tf serve` on a free loopback port and yields its address."""
+    with tempfile.TemporaryFile("w+") as log:
+        command = [sys.executable, "-c", _START, *_SERVE, *told]
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=log, text=True, env=child_environment()
         )
@@ -101,7 +199,7 @@ def _served(directory: Path, seconds: float) -> Iterator[str]:
                 log.seek(0)
                 raise InputError(
                     f"The server did not start within {seconds:.0f} s; its last output: "
-                    f"{log.read().strip()[-300:]!r}. Received: {directory}."
+                    f"{log.read().strip()[-300:]!r}. Received: {' '.join(told)}."
                 )
             yield found[1]
         finally:

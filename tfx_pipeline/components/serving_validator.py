@@ -17,9 +17,14 @@ from tfx.utils import path_utils
 
 from tfx_pipeline.artifacts import write_infra_blessing
 from tfx_pipeline.components.executor import Artifacts, SingleArtifacts
-from tfx_pipeline.components.serving_smoke_test import ServingSmokeTest, run_smoke_test
+from tfx_pipeline.components.serving_smoke_test import (
+    ServingSmokeTest,
+    run_collection_test,
+    run_smoke_test,
+)
 from tfx_pipeline.config import ServingCheckSettings, settings_from_json
 from tfx_pipeline.storage import local_input, local_output
+from xtr_tf.retriever.collection_file import COLLECTION_FILE
 
 _RESULT_FILE = "trial.json"
 
@@ -41,7 +46,8 @@ class ServingValidatorExecutor(SingleArtifacts, base_executor.BaseExecutor):
         model = inputs["model"]
         blessing = outputs["blessing"]
         with local_input(path_utils.serving_model_path(model.uri)) as directory:
-            test = run_smoke_test(directory, settings)
+            is_collection = (directory / COLLECTION_FILE).is_file()
+            test = (run_collection_test if is_collection else run_smoke_test)(directory, settings)
         with local_output(blessing.uri) as folder:
             text = json.dumps(dataclasses.asdict(test), indent=2, ensure_ascii=False)
             (folder / _RESULT_FILE).write_text(f"{text}\n", encoding="utf-8")
@@ -56,7 +62,8 @@ class ServingValidator(base_component.BaseComponent):
     Outputs `blessing`, an InfraBlessing that Pusher understands, with the reasons.
 
     Args:
-        model: The exported model, a SavedModel in `Format-Serving` with its reference answers.
+        model: The exported model, a SavedModel in `Format-Serving` with its reference answers, or a
+            collection of them.
         parameters: `ServingCheckSettings` as JSON.
     """
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfx_pipeline.artifacts import encoder_folder
+from tfx_pipeline.artifacts import local_encoder
 from tfx_pipeline.components.transform import tokenizer_config
-from tfx_pipeline.storage import WorkArea, key_of, local_input, local_output
+from tfx_pipeline.storage import WorkArea, key_of, local_output
 from xtr_tf.config.loading import from_mapping
 from xtr_tf.config.model import TokenizerSettings
 from xtr_tf.config.training import RunConfig, SourceConfig
@@ -75,8 +75,8 @@ def _configure(settings: dict[str, Any], fn_args: Any, base: str, inputs: Path, 
     vocabulary = inputs / TOKENIZER_FILE
     tf.io.gfile.copy(settings["vocabulary"], str(vocabulary))
     if base:
-        with local_input(base) as folder:
-            _copy_base(encoder_folder(folder), inputs / "initial_encoder", vocabulary)
+        with local_encoder(base) as encoder:
+            _copy_base(encoder, inputs / "initial_encoder", vocabulary)
     tokenized = tokenizer_config({**settings, "tokenizer": settings["run"]["tokenizer"]})
     return dataclasses.replace(
         config,

@@ -76,8 +76,8 @@ class Collection:
             name: sum(partition.languages.get(name, 0) for partition in self.partitions) for name in names
         }
 
-    def write(self, base: Path) -> Path:
-        """Writes a copy for later, and then the file itself, whole or not at all."""
+    def to_json(self) -> bytes:
+        """What the file holds."""
         content = {
             "format": FORMAT,
             "form": FORM,
@@ -86,7 +86,11 @@ class Collection:
             "tokens": self.tokens,
             "languages": self.languages,
         }
-        text = json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n"
+        return json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n"
+
+    def write(self, base: Path) -> Path:
+        """Writes a copy for later, and then the file itself, whole or not at all."""
+        text = self.to_json()
         (base / HISTORY).mkdir(exist_ok=True)
         for path in (base / HISTORY / f"{self.version}.json", base / COLLECTION_FILE):
             write_atomically(path, text)
@@ -104,8 +108,21 @@ def read_collection(path: Path) -> Collection:
             "There is no collection here; `xtr-tf export --partitions` writes one when all partitions are "
             f"there. Received: {str(path)!r}."
         )
+    return parse_collection(path.read_bytes(), str(path))
+
+
+def parse_collection(text: bytes, path: str) -> Collection:
+    """Reads the content of a file.
+
+    Args:
+        text: The content.
+        path: Where it lies, for messages.
+
+    Raises:
+        InputError: It is no collection's, or names a partition twice.
+    """
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(text)
         if (content["format"], content["form"]) != (FORMAT, FORM):
             raise ValueError("another format")
         entries = tuple(PartitionEntry(**fields) for fields in content["partitions"])
@@ -115,15 +132,15 @@ def read_collection(path: Path) -> Collection:
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"This is not a collection that this version of xtr-tf can read ({error}); export it again. "
-            f"Received: {str(path)!r}."
+            f"Received: {path!r}."
         ) from None
     _check(collection, path)
     return collection
 
 
-def _check(collection: Collection, path: Path) -> None:
+def _check(collection: Collection, path: str) -> None:
     if not collection.partitions:
-        raise InputError(f"A collection needs at least one partition. Received: {str(path)!r} with none.")
+        raise InputError(f"A collection needs at least one partition. Received: {path!r} with none.")
     seen: dict[str, int] = {}
     for number, partition in enumerate(collection.partitions):
         if partition.version != collection.version:

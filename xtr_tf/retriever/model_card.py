@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import hashlib
 import importlib.metadata
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,45 @@ class ModelCard:
         """Writes the card into a version's directory."""
         text = json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False)
         (directory / MODEL_CARD_FILE).write_text(f"{text}\n", encoding="utf-8")
+
+
+def read_card(directory: Path) -> ModelCard:
+    """Reads the card of a version."""
+    return ModelCard(**json.loads((directory / MODEL_CARD_FILE).read_bytes()))
+
+
+def card_of_collection(cards: Sequence[ModelCard]) -> ModelCard:
+    """The card of partitions that answer together.
+
+    Args:
+        cards: Of the partitions, in their order.
+
+    Returns:
+        What is the same in all of them, with sizes added up; the memory is that of the largest.
+    """
+    first = cards[0]
+    corpora = [card.corpus for card in cards]
+    languages: Counter[str] = Counter()
+    for corpus in corpora:
+        languages.update(corpus["languages"])
+    hashes = "".join(corpus["sha256"] for corpus in corpora)
+    return dataclasses.replace(
+        first,
+        corpus={
+            **first.corpus,
+            "sha256": hashlib.sha256(hashes.encode()).hexdigest(),
+            "documents": sum(corpus["documents"] for corpus in corpora),
+            "tokens": sum(corpus["tokens"] for corpus in corpora),
+            "languages": dict(sorted(languages.items())),
+        },
+        index={
+            **first.index,
+            "num_tokens": sum(card.index["num_tokens"] for card in cards),
+            "bytes": sum(card.index["bytes"] for card in cards),
+            "partitions": len(cards),
+        },
+        memory={name: max(card.memory[name] for card in cards) for name in first.memory},
+    )
 
 
 def installed_versions() -> dict[str, str]:

@@ -1,0 +1,236 @@
+"""A collection goes through the end of the DAG as a model does: validated, judged, published, taken back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from artifacts_on_disk import new_artifact, write_examples
+from tfx.proto import pusher_pb2
+from tfx.types import standard_artifacts
+from tfx.utils import proto_utils
+
+from tfx_pipeline.artifacts import refusals, write_model_blessing
+from tfx_pipeline.components.pusher import PushOnceExecutor, newest_version
+from tfx_pipeline.components.retrieval_evaluator import RetrievalEvaluatorExecutor
+from tfx_pipeline.components.serving_validator import ServingValidatorExecutor
+from tfx_pipeline.config import PipelineConfig
+from tfx_pipeline.data.example_gen import document_example
+from tfx_pipeline.withdrawal import _name_another
+from xtr_tf.collections.document import Document
+from xtr_tf.errors import InputError
+from xtr_tf.evaluation.exported_collection import ExportedCollection
+from xtr_tf.files import StorageError, changed_files
+from xtr_tf.retriever.collection_file import read_collection
+from xtr_tf.retriever.model_card import card_of_collection, read_card
+from xtr_tf.training.data.examples import TrainingExample
+from xtr_tf.training.data.tfrecords import serialize_example
+
+
+@pytest.fixture
+def model(collection_base: Path, tmp_path: Path) -> Any:
+    """The collection as RetrieverExporter leaves it."""
+    artifact = new_artifact(standard_artifacts.Model, tmp_path / "model")
+    serving = tmp_path / "model" / "Format-Serving"
+    shutil.copytree(collection_base, serving)
+    entries = read_collection(serving / "collection.json").partitions
+    card_of_collection([read_card(serving / entry.path / "1") for entry in entries]).write(serving)
+    return artifact
+
+
+def push(model: Any, folder: Path, base: str = "") -> Any:
+    blessing = new_artifact(standard_artifacts.ModelBlessing, folder / "blessing")
+    write_model_blessing(blessing, True, ["because"], model, None)
+    pushed = new_artifact(standard_artifacts.PushedModel, folder / "pushed")
+    filesystem = pusher_pb2.PushDestination.Filesystem(base_directory=base or str(folder / "serving"))
+    destination = proto_utils.proto_to_json(pusher_pb2.PushDestination(filesystem=filesystem))
+    PushOnceExecutor().Do(
+        {"model": [model], "model_blessing": [blessing]},
+        {"pushed_model": [pushed]},
+        {"push_destination": destination},
+    )
+    return pushed
+
+
+def listed(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_the_card_of_a_collection_adds_up(model: Any, collection_base: Path) -> None:
+    card = read_card(Path(model.uri, "Format-Serving"))
+    collection = read_collection(collection_base / "collection.json")
+    assert card.corpus["documents"] == collection.documents
+    assert card.corpus["tokens"] == card.index["num_tokens"] == collection.tokens
+    assert card.corpus["languages"] == collection.languages
+    assert card.encoder["fingerprint"] == collection.encoder
+
+
+def test_a_collection_is_pushed_whole_and_once(model: Any, tmp_path: Path) -> None:
+    pushed = push(model, tmp_path)
+    serving = tmp_path / "serving"
+    version = pushed.get_string_custom_property("pushed_version")
+    assert pushed.get_string_custom_property("pushed_destination") == str(serving / version)
+    collection = read_collection(serving / "collection.json")
+    assert collection.version == int(version)
+    assert (serving / version / "collection.json").read_bytes() == (serving / "collection.json").read_bytes()
+    assert sorted(path.name for path in serving.iterdir()) == [
+        *(version, "collection.json", "partition-0", "partition-1")
+    ]
+    for entry in collection.partitions:
+        place = serving / entry.path / version
+        assert changed_files(place) == []
+        assert [path.name for path in place.parent.iterdir()] == [version]
+    # What servers load answers.
+    assert ExportedCollection(serving).encode_queries(["highest mountain"])[0].vectors.size
+    before = listed(serving)
+    again = push(model, tmp_path)
+    assert again.get_string_custom_property("pushed_version") == version
+    assert listed(serving) == before
+
+
+@pytest.fixture
+def copying(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is called with the target of every copied file."""
+    watchers: list[Any] = []
+    copy = tf.io.gfile.copy
+
+    def watched(source: str, target: str, overwrite: bool = False) -> None:
+        for watcher in watchers:
+            watcher(target)
+        copy(source, target, overwrite)
+
+    monkeypatch.setattr("tensorflow.io.gfile.copy", watched)
+    return watchers
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_the_file_that_names_a_collection_is_written_last(
+    model: Any, tmp_path: Path, copying: list[Any], remote: bool
+) -> None:
+    base = "ram://last/serving" if remote else str(tmp_path / "serving")
+    seen = []
+    copying.append(lambda target: seen.append(tf.io.gfile.exists(f"{base}/collection.json")))
+    push(model, tmp_path, base)
+    assert seen
+    assert not any(seen)
+    assert tf.io.gfile.exists(f"{base}/collection.json")
+    assert newest_version(base).startswith(f"{base}/")
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_push_that_fails_leaves_the_last_collection(
+    model: Any, tmp_path: Path, copying: list[Any], remote: bool
+) -> None:
+    """A disk that is full in the middle of the second partition."""
+    base = "ram://full/serving" if remote else str(tmp_path / "serving")
+
+    def listed() -> list[str]:
+        return sorted(f"{folder}/{name}" for folder, _, names in tf.io.gfile.walk(base) for name in names)
+
+    def fill_up(target: str) -> None:
+        if "partition-1" in target and target.endswith("saved_model.pb"):
+            raise OSError(28, "No space left on device", target)
+
+    push(model, tmp_path, base)
+    before = listed()
+    copying.append(fill_up)
+    card = Path(model.uri, "Format-Serving", "model_card.json")
+    card.write_text(json.dumps(json.loads(card.read_text()) | {"metrics": {"other": 1.0}}))
+    with pytest.raises(StorageError, match="The disk is full"):
+        push(model, tmp_path, base)
+    assert listed() == before
+
+
+def test_a_collection_without_one_of_its_partitions_is_not_pushed(model: Any, tmp_path: Path) -> None:
+    shutil.rmtree(Path(model.uri, "Format-Serving", "partition-1"))
+    with pytest.raises(InputError, match="A partition of the collection has no model; nothing was pushed"):
+        push(model, tmp_path)
+    assert listed(tmp_path / "serving") == []
+
+
+def test_a_version_that_is_taken_back_gives_way_to_the_one_before(model: Any, tmp_path: Path) -> None:
+    card = Path(model.uri, "Format-Serving", "model_card.json")
+    first, second, third = (_push_another(model, card, number, tmp_path) for number in range(3))
+    assert first < second < third
+    serving = tmp_path / "serving"
+    _name_another(serving / str(second))  # not the one that answers
+    assert read_collection(serving / "collection.json").version == third
+    _name_another(serving / str(third))
+    assert read_collection(serving / "collection.json").version == second
+    shutil.rmtree(serving / str(first))
+    _name_another(serving / str(second))
+    assert not (serving / "collection.json").exists()
+
+
+def _push_another(model: Any, card: Path, number: int, folder: Path) -> int:
+    card.write_text(json.dumps(json.loads(card.read_text()) | {"metrics": {"number": number}}))
+    return int(push(model, folder).get_string_custom_property("pushed_version"))
+
+
+def validate(model: Any, folder: Path, **parameters: float) -> Any:
+    blessing = new_artifact(standard_artifacts.InfraBlessing, folder)
+    ServingValidatorExecutor().Do(
+        {"model": [model]}, {"blessing": [blessing]}, {"parameters": json.dumps(parameters)}
+    )
+    return blessing
+
+
+def test_a_collection_that_servers_can_serve_is_blessed(model: Any, tmp_path: Path) -> None:
+    """And one whose file says something else of a partition than its model is not, by name."""
+    # A machine that does other things at the same time may be slow.
+    blessing = validate(model, tmp_path / "good", latency_ms=60_000)
+    assert refusals(blessing) == []
+    trial = json.loads(Path(blessing.uri, "trial.json").read_text())
+    assert trial["answers"] > 2
+    assert trial["latency_ms"] > 0
+    file = Path(model.uri, "Format-Serving", "collection.json")
+    content = json.loads(file.read_text())
+    content["partitions"][1]["fingerprint"] = "0" * 64
+    file.write_text(json.dumps(content))
+    (refused,) = refusals(validate(model, tmp_path / "bad", latency_ms=60_000, load_timeout_seconds=30))
+    assert refused.startswith("partition 1: ")
+
+
+def test_a_partition_that_cannot_be_loaded_is_named(model: Any, tmp_path: Path) -> None:
+    Path(model.uri, "Format-Serving", "partition-0", "1", "saved_model.pb").write_bytes(b"nothing")
+    refused = refusals(validate(model, tmp_path / "blessing"))
+    assert refused
+    assert all(reason.startswith("partition 0: ") for reason in refused)
+
+
+def test_a_collection_is_evaluated_as_a_model_is(model: Any, tiny_corpus: Any, tmp_path: Path) -> None:
+    documents = [
+        Document(record.id, record.text, record.title, record.language) for record in tiny_corpus.documents
+    ]
+    queries = [
+        serialize_example(TrainingExample(f"q{number}", own.text, (own,), language=own.language))
+        for number, own in enumerate(documents[::7])
+    ]
+    evaluation = new_artifact(standard_artifacts.ModelEvaluation, tmp_path / "evaluation")
+    blessing = new_artifact(standard_artifacts.ModelBlessing, tmp_path / "blessing")
+    RetrievalEvaluatorExecutor().Do(
+        {
+            "model": [model],
+            "examples": [write_examples(tmp_path / "examples", {"train": queries[:1], "eval": queries})],
+            "corpus": [write_examples(tmp_path / "corpus", {"corpus": map(document_example, documents)})],
+        },
+        {"evaluation": [evaluation], "blessing": [blessing]},
+        {"thresholds": json.dumps({"min_average": 0.1, "exact_queries": 5, "bm25": False})},
+    )
+    assert refusals(blessing) == []
+    report = json.loads(Path(evaluation.uri, "report.json").read_text())
+    (dataset,) = report["datasets"]
+    # An exact index in partitions finds what exact search finds.
+    assert dataset["exact_check"]["overlap_at_10"] == pytest.approx(1.0, abs=0.05)
+
+
+def test_how_much_a_model_holds_does_not_change_the_index() -> None:
+    config = PipelineConfig()
+    assert config.index.tokens_per_partition == 150_000_000
+    assert not hasattr(config.index.of_index, "tokens_per_partition")
+    with pytest.raises(InputError, match=r"`index\.tokens_per_partition` must be positive"):
+        type(config.index)(tokens_per_partition=0)

@@ -1,0 +1,141 @@
+"""Publishing a collection in two phases: every partition first, and last the file that names them.
+
+    <base>/partition-0/<version>/    where servers of partition 0 look
+    <base>/<version>/                `collection.json` and the model card of this version
+    <base>/collection.json           which version answers: what aggregators watch
+
+A server that has a partition of a version that no file names yet answers nobody with it. If any of it fails,
+all of it is taken back. Works on every file system that TensorFlow knows; on a local one every directory
+appears whole. Knows nothing of TFX.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import posixpath
+from collections.abc import Iterator
+from pathlib import Path
+
+import tensorflow as tf
+
+from tfx_pipeline.config import is_remote
+from tfx_pipeline.storage import copy_folder, local_input
+from xtr_tf.errors import InputError
+from xtr_tf.files import MARKER, checksums_of, writing
+from xtr_tf.retriever.collection_file import COLLECTION_FILE, Collection, parse_collection
+from xtr_tf.retriever.model_card import MODEL_CARD_FILE
+
+_STAGING = ".pushing"
+_MODEL_FILE = "saved_model.pb"
+
+
+def is_collection(folder: str) -> bool:
+    """Whether a folder, local or remote, holds a collection."""
+    return bool(tf.io.gfile.exists(posixpath.join(folder, COLLECTION_FILE)))
+
+
+def read_remote(folder: str) -> Collection:
+    """Reads the `collection.json` of a folder, local or remote."""
+    path = posixpath.join(folder, COLLECTION_FILE)
+    with tf.io.gfile.GFile(path, "rb") as file:
+        return parse_collection(file.read(), path)
+
+
+def push_collection(source: str, base: str, version: int) -> str:
+    """Publishes a collection.
+
+    Args:
+        source: Its folder, with `collection.json`, a card and the partitions.
+        base: Where servers and aggregators look.
+        version: The number that it gets there.
+
+    Returns:
+        The folder of the version.
+
+    Raises:
+        InputError: A partition is missing or not whole, or there is no room; nothing new is left in `base`.
+    """
+    collection = read_remote(source)
+    pushed: list[str] = []
+    folder = posixpath.join(base, str(version))
+    try:
+        with writing(Path(base)):
+            for entry in collection.partitions:
+                model = posixpath.join(source, entry.path, str(entry.version))
+                if not tf.io.gfile.exists(posixpath.join(model, _MODEL_FILE)):
+                    raise InputError(
+                        "A partition of the collection has no model; nothing was pushed, export it again. "
+                        f"Received: {model}."
+                    )
+                pushed.append(posixpath.join(base, entry.path, str(version)))
+                _push_model(model, pushed[-1])
+            entries = tuple(dataclasses.replace(entry, version=version) for entry in collection.partitions)
+            text = dataclasses.replace(collection, version=version, partitions=entries).to_json()
+            pushed.append(folder)
+            with _appearing(folder) as place:
+                _write(posixpath.join(place, COLLECTION_FILE), text)
+                card = posixpath.join(source, MODEL_CARD_FILE)
+                tf.io.gfile.copy(card, posixpath.join(place, MODEL_CARD_FILE))
+            name_current(base, text)
+    except BaseException:
+        for place in pushed:
+            _remove(place)
+        raise
+    return folder
+
+
+def name_current(base: str, text: bytes) -> None:
+    """Says which version answers, at once.
+
+    Args:
+        base: Where aggregators look.
+        text: The `collection.json` of the version.
+    """
+    path = posixpath.join(base, COLLECTION_FILE)
+    if is_remote(base):  # an object appears whole, and cannot be renamed
+        _write(path, text)
+        return
+    _write(f"{path}.partial", text)
+    tf.io.gfile.rename(f"{path}.partial", path, overwrite=True)
+
+
+def _push_model(model: str, target: str) -> None:
+    """Copies a partition's model; `saved_model.pb` and the marker are its last files."""
+    with _appearing(target) as place:
+        copy_folder(model, place, last=_MODEL_FILE)
+        with local_input(model) as folder:
+            listing = checksums_of(folder)
+        _write(posixpath.join(place, MARKER), listing.encode())
+
+
+@contextlib.contextmanager
+def _appearing(target: str) -> Iterator[str]:
+    """Gives a folder to write into, which gets its name when it is whole, where folders can be renamed."""
+    if is_remote(target):
+        tf.io.gfile.makedirs(target)
+        yield target
+        return
+    staging = posixpath.join(posixpath.dirname(target), _STAGING)
+    if tf.io.gfile.exists(staging):  # of a run that was killed
+        tf.io.gfile.rmtree(staging)
+    tf.io.gfile.makedirs(staging)
+    try:
+        yield staging
+        tf.io.gfile.rename(staging, target)
+    except BaseException:
+        tf.io.gfile.rmtree(staging)
+        raise
+
+
+def _remove(place: str) -> None:
+    """Removes what is there of a folder: object stores have none, and may list what they have not got."""
+    files = [posixpath.join(folder, name) for folder, _, names in tf.io.gfile.walk(place) for name in names]
+    for remove, path in [*((tf.io.gfile.remove, file) for file in files), (tf.io.gfile.rmtree, place)]:
+        with contextlib.suppress(tf.errors.NotFoundError):
+            remove(path)
+
+
+def _write(path: str, content: bytes) -> None:
+    with tf.io.gfile.GFile(path, "wb") as file:
+        file.write(content)
