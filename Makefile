@@ -6,7 +6,7 @@ WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-input bench-index bench-serve bench-scale bench-search bench-model bench-hybrid bench-filter claims gate-trial pin-images first-day bench-api release-check
+.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-input bench-xla bench-index bench-serve bench-scale bench-search bench-model bench-hybrid bench-filter claims gate-trial pin-images first-day bench-api release-check
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ bench-train: setup parity-env ## Compare the training step's speed and memory wi
 
 bench-input: setup ## Compare the training input's speed on one core with reading by Python
 	@$(PYTHON) -W ignore benchmarks/input/run.py $(ARGS)
+
+bench-xla: setup ## Count a TPU replica's operations and bytes per step of mxtr_base by XLA's own cost analysis
+	@$(PYTHON) -W ignore benchmarks/xla/run.py $(ARGS)
 
 bench-serve: setup ## Measure latency, load, batching and swaps of the server next to in-process calls
 	@$(PYTHON) -W ignore benchmarks/serve/run.py $(ARGS)

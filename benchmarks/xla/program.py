@@ -1,0 +1,117 @@
+"""One replica's training step at mxtr_base's shapes, as the program that XLA makes of it; nothing is run.
+
+    python program.py REPLICAS HLO_FILE
+
+Processors have no collectives under XLA. What other replicas would send has the size of what this one has, so
+that gathering is repeating it: the program computes what a replica computes, and exchanges nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import tensorflow as tf
+
+from xtr_tf.config.presets import RUN_PRESETS
+from xtr_tf.config.training import RunConfig
+from xtr_tf.model.encoder import Encoder
+from xtr_tf.training import batch_loss
+from xtr_tf.training.data.batches import Batch
+from xtr_tf.training.losses import maxsim
+from xtr_tf.training.optimizers import make_optimizer
+from xtr_tf.training.step import TrainingStep
+
+QUERY_LENGTH, DOCUMENT_LENGTH = 32, 512
+
+
+def replica_config(replicas: int, **encoder: Any) -> RunConfig:
+    """mxtr_base in bfloat16 with one replica's share of its batch.
+
+    Args:
+        replicas: Devices that share the batch.
+        **encoder: Settings of the encoder that are not mxtr_base's.
+    """
+    preset = RUN_PRESETS["mxtr_base"]
+    size = preset.training.batch_size // replicas
+    return dataclasses.replace(
+        preset,
+        encoder=dataclasses.replace(preset.encoder, dtype="mixed_bfloat16", **encoder),
+        training=dataclasses.replace(preset.training, batch_size=size, dtype="mixed_bfloat16"),
+    )
+
+
+def trace(config: RunConfig, replicas: int, one_block: bool = False, stage: str = "hlo") -> str:
+    """The HLO of a replica's update.
+
+    Args:
+        config: Of `replica_config`.
+        replicas: Whose documents each query is compared with.
+        one_block: Whether all similarities are made at once. XLA counts what is in a loop once, however often
+            it runs, so that the costs of the program are those of its form without one.
+        stage: `hlo` as it comes from TensorFlow, `optimized_hlo` as it is compiled for this processor.
+
+    Returns:
+        The program as text.
+    """
+    encoder = Encoder(config.encoder, seed=None)
+    optimizer = make_optimizer(config.training, encoder.trainable_variables)
+    step = TrainingStep(config, tf.distribute.get_strategy(), encoder, optimizer)
+    step.compiled = True
+    size = config.training.batch_size
+    documents = size * (1 + config.data.hard_negatives)
+    batch = Batch(
+        tf.ones([size, QUERY_LENGTH], tf.int32),
+        tf.ones([documents, DOCUMENT_LENGTH], tf.int32),
+        tf.zeros([size, 1, 3, 2], tf.int32),
+        tf.zeros([documents, 3, 2], tf.int32),
+        tf.zeros([size, 1 + config.data.hard_negatives]),
+    )
+    with _as_on_a_tpu(replicas, one_block):
+        program = tf.function(step.update, autograph=False, jit_compile=True)
+        return str(program.experimental_get_compiler_ir(batch)(stage=stage))
+
+
+@contextmanager
+def _as_on_a_tpu(replicas: int, one_block: bool) -> Iterator[None]:
+    elements = {"accelerator": 2**62} if one_block else maxsim._BLOCK_ELEMENTS
+
+    def gather(tensor: tf.Tensor) -> tf.Tensor:
+        return tf.tile(tensor, [replicas, *[1] * (tensor.shape.rank - 1)])
+
+    with (
+        mock.patch.object(maxsim, "_device_kind", return_value="accelerator"),
+        mock.patch.object(maxsim, "_BLOCK_ELEMENTS", elements),
+        mock.patch.object(batch_loss, "gather_over_replicas", gather),
+    ):
+        yield
+
+
+def count_blocks(hlo: str, dim: int) -> int:
+    """How often the loop over blocks of similarities runs: it takes one of its stacked blocks each time."""
+    loops = [line for line in hlo.splitlines() if " while(" in line]
+    stacked = {int(count) for line in loops for count in re.findall(rf"f32\[(\d+),\d+,{dim}\]", line)}
+    if len(stacked) != 1:
+        raise ValueError(f"The loops must go over one stack of blocks. Received: {sorted(stacked)}.")
+    return stacked.pop()
+
+
+def main() -> None:
+    """Writes a program whose costs can be counted, and prints the blocks of the one that would run."""
+    replicas, out = int(sys.argv[1]), Path(sys.argv[2])
+    config = replica_config(replicas)
+    out.write_text(trace(config, replicas, one_block=True))
+    shallow = dataclasses.replace(config, encoder=dataclasses.replace(config.encoder, num_layers=1))
+    blocks = count_blocks(trace(shallow, replicas), config.encoder.projection_dim)
+    print(json.dumps({"blocks": blocks}))
+
+
+if __name__ == "__main__":
+    main()

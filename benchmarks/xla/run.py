@@ -1,0 +1,108 @@
+"""What a step of mxtr_base costs a TPU's replica, by XLA's own cost analysis of the whole program.
+
+    make bench-xla
+
+There is no TPU here: the step is made into XLA's program at mxtr_base's real shapes and sizes, its operations
+and bytes are counted, and nothing is timed. Bytes are those before fusion, more than any device moves. The
+time that a TPU would need is an estimate from its data sheet. `input_ratio` is `make bench-input`'s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # what the benchmarks share
+
+from engine_process import REPOSITORY, print_machine
+
+_HERE = Path(__file__).parent
+_COST_ENVIRONMENT = REPOSITORY / ".bench" / "xla-env"
+_JAXLIB = "jaxlib==0.4.38"  # its XLA reads the programs of TensorFlow 2.16
+# The share of a chip's peak that transformers of this size reach in published training runs.
+_UTILISATION = (0.3, 0.5)
+_REPORTED = 8
+
+
+class Slice(NamedTuple):
+    """A TPU, by its data sheet: chips, and the bfloat16 operations per second of one."""
+
+    name: str
+    chips: int
+    peak: float
+
+
+SLICES = (Slice("v4-8", 4, 275e12), Slice("v5e-16", 16, 197e12))
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--skip-input", action="store_true", help="do not run bench-input")
+    arguments = parser.parse_args()
+    print_machine(cpu_time=True)
+    found = {}
+    for replicas in sorted({_REPORTED, *(own.chips for own in SLICES)}):
+        found[replicas] = measured = _measure(replicas)
+        print(
+            f"{replicas:2} replicas  {measured['flops']:.3e} operations, {measured['bytes']:.3e} bytes "
+            f"before fusion, {measured['blocks']} blocks per replica and step"
+        )
+    for own in SLICES:
+        seconds = found[own.chips]["flops"] / own.peak
+        slow, fast = (seconds / share * 1000 for share in _UTILISATION)
+        print(
+            f"ESTIMATE {own.name}: {seconds * 1000:.0f} ms per step at the peak of {own.peak / 1e12:.0f} "
+            f"Tflop/s, {fast:.0f} to {slow:.0f} ms at {_UTILISATION[1]:.0%} to {_UTILISATION[0]:.0%} of it"
+        )
+    ratio = "" if arguments.skip_input else f" input_ratio={_input_ratio()}"
+    reported = found[_REPORTED]
+    print(
+        f"RESULT bench-xla flops={reported['flops']:.3e} bytes={reported['bytes']:.3e} "
+        f"blocks={reported['blocks']}{ratio}"
+    )
+
+
+def _measure(replicas: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        hlo = Path(folder, "step.txt")
+        program = _answer(
+            [sys.executable, "-W", "ignore", str(_HERE / "program.py"), str(replicas), str(hlo)]
+        )
+        costs = _answer([str(_cost_python()), str(_HERE / "cost.py"), str(hlo)])
+    return {**program, **costs}
+
+
+def _answer(command: list[str]) -> dict[str, Any]:
+    finished = subprocess.run(command, capture_output=True, text=True)
+    if finished.returncode:
+        sys.exit(finished.stderr[-2000:])
+    return dict(json.loads(finished.stdout.splitlines()[-1]))
+
+
+def _cost_python() -> Path:
+    """The interpreter of an environment with jaxlib, made at first."""
+    python = _COST_ENVIRONMENT / "bin" / "python"
+    if not (_COST_ENVIRONMENT / _JAXLIB).is_file():
+        print(f"installing {_JAXLIB} into {_COST_ENVIRONMENT.relative_to(REPOSITORY)}", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(_COST_ENVIRONMENT)], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", _JAXLIB], check=True)
+        (_COST_ENVIRONMENT / _JAXLIB).touch()
+    return python
+
+
+def _input_ratio() -> str:
+    command = [sys.executable, "-W", "ignore", str(REPOSITORY / "benchmarks" / "input" / "run.py")]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    (ratio,) = re.findall(r"input_ratio=([\d.]+)", output)
+    return str(ratio)
+
+
+if __name__ == "__main__":
+    main()
