@@ -242,6 +242,18 @@ def test_each_host_of_a_tpu_does_not_train_a_model_of_its_own(tiny_run, monkeypa
         train(tiny_run(distribution="tpu", tpu=tpu))
 
 
+def test_hosts_without_python_train_on_the_same_batches(tiny_run, monkeypatch, tmp_path):
+    """As on a TPU that is not on this machine: texts are tokenized before the first step."""
+    import xtr_tf.training.train as module
+
+    expected = weights(train(tiny_run(steps=2, output=str(tmp_path / "texts"))))
+    monkeypatch.setattr(module, "hosts_run_python", lambda strategy: False)
+    directory = train(tiny_run(steps=2, output=str(tmp_path / "tokenized")))
+    assert (directory.parent / "tokenized").is_dir()
+    for name, weight in weights(directory).items():
+        np.testing.assert_array_equal(weight, expected[name], err_msg=name)
+
+
 def test_the_tpu_library_is_looked_for_where_tensorflow_does(tmp_path, monkeypatch):
     monkeypatch.setenv("TPU_LIBRARY_PATH", str(tmp_path / "libtpu.so"))
     assert find_libtpu() is None
@@ -250,6 +262,12 @@ def test_the_tpu_library_is_looked_for_where_tensorflow_does(tmp_path, monkeypat
     monkeypatch.delenv("TPU_LIBRARY_PATH")
     monkeypatch.setenv("LD_LIBRARY_PATH", f"/absent:{tmp_path}")
     assert find_libtpu() == tmp_path / "libtpu.so"
+    package = tmp_path / "site" / "libtpu"  # as in the wheel
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "libtpu.so").touch()
+    monkeypatch.syspath_prepend(package.parent)
+    assert find_libtpu() == package / "libtpu.so"
 
 
 def test_any_keras_optimizer_can_take_the_place_of_ours(tiny_run, base_run, monkeypatch):

@@ -49,6 +49,7 @@ class RunRecord:
         checkpoints: Folder of the checkpoints.
         curves: Folder of the TensorBoard files.
         encoder: Folder of the trained encoder.
+        tokenized: Folder of examples for hosts that run no Python.
         failed_batch: File that names the examples of a step that broke down.
     """
 
@@ -57,6 +58,7 @@ class RunRecord:
         self.checkpoints = directory / "checkpoints"
         self.curves = directory / "tensorboard"
         self.encoder = directory / "encoder"
+        self.tokenized = directory / "tokenized"
         self.failed_batch = directory / "failed_batch.json"
 
     def start(self, config: RunConfig) -> None:

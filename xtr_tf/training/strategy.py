@@ -102,6 +102,13 @@ def check_tpu_host(name: str) -> None:
     )
 
 
+def hosts_run_python(strategy: tf.distribute.Strategy) -> bool:
+    """Whether the machines that feed the devices run Python of ours; those of a TPU elsewhere do not."""
+    if not isinstance(strategy, tf.distribute.TPUStrategy):
+        return True
+    return all("/job:localhost/" in device for device in strategy.extended.worker_devices)
+
+
 def gather_over_replicas(tensor: tf.Tensor) -> tf.Tensor:
     """Concatenates a tensor of all replicas along its first axis, in their order; differentiable.
 

@@ -26,6 +26,7 @@ from xtr_tf.training.data.batches import MixedBatch, batch_dataset, taught_datas
 from xtr_tf.training.data.sampling import TrainingData
 from xtr_tf.training.data.teacher_vectors import TaughtStream
 from xtr_tf.training.data.tokenized import TokenizedData
+from xtr_tf.training.data.tokenizing import write_tokenized
 from xtr_tf.training.dev_evaluation import DevEvaluation, Encode
 from xtr_tf.training.health import Health
 from xtr_tf.training.hosts import Hosts
@@ -33,7 +34,7 @@ from xtr_tf.training.optimizers import make_optimizer
 from xtr_tf.training.progress import InterruptionFlag, TrainingInterruptedError, TrainingProgress
 from xtr_tf.training.run_folder import CheckpointStore, RunRecord
 from xtr_tf.training.step import TrainingStep, batch_size_per_replica, per_replica
-from xtr_tf.training.strategy import make_strategy
+from xtr_tf.training.strategy import hosts_run_python, make_strategy
 
 
 def train(config: RunConfig, quiet: bool = False, publish: Callable[[Path], None] | None = None) -> Path:
@@ -74,6 +75,8 @@ def train(config: RunConfig, quiet: bool = False, publish: Callable[[Path], None
         optimizer = make_optimizer(settings, encoder.trainable_variables)
     with hosts.together():
         data = _open_data(config, tokenizer, encoder.config.projection_dim)
+        if not hosts_run_python(strategy):
+            data = _without_python(data, config, tokenizer, record.tokenized)
         dev = DevEvaluation(config.data, tokenizer, settings.dev_k_prime) if chief else None
 
     # Resume: everything that an update changes is in these variables.
@@ -217,6 +220,33 @@ def _open_examples(config: RunConfig, tokenizer: Tokenizer) -> TrainingData | To
             "`training.batch_size`, or set `data.hard_negatives`. Received: batch_size 1, hard_negatives 0."
         )
     return data
+
+
+def _without_python(data: _Data, config: RunConfig, tokenizer: Tokenizer, folder: Path) -> _Data:
+    """The same stream, for hosts that read it by TensorFlow's operations only: texts are tokenized first.
+
+    Args:
+        data: What the run learns from.
+        config: Of the run.
+        tokenizer: For texts.
+        folder: Where tokenized examples are written; all hosts must see it.
+
+    Returns:
+        Examples that are read without Python.
+
+    Raises:
+        InputError: There are a teacher's vectors, which Python aligns with tokens.
+    """
+    if data.taught is not None:
+        raise InputError(
+            "The hosts of a TPU that is not on this machine run no Python, which aligns a teacher's vectors "
+            "with tokens; train on a TPU machine itself (`training.tpu: local`), or without "
+            f"`data.teacher_vectors`. Received: `training.tpu` {config.training.tpu!r}."
+        )
+    if not isinstance(data.examples, TrainingData):
+        return data
+    tokenized = dataclasses.replace(config.data, train=(write_tokenized(data.examples, tokenizer, folder),))
+    return _Data(TokenizedData(tokenized, tokenizer.config, config.training.seed), None)
 
 
 def _distributed_batches(

@@ -12,6 +12,8 @@ from xtr_tf.config.training import DataConfig, SourceConfig
 from xtr_tf.errors import InputError
 from xtr_tf.training.data.batches import Batch, batch_dataset
 from xtr_tf.training.data.sampling import TrainingData
+from xtr_tf.training.data.tokenized import TokenizedData
+from xtr_tf.training.data.tokenizing import write_tokenized
 from xtr_tf.training.losses.objectives import false_negatives
 
 
@@ -110,3 +112,29 @@ def test_no_examples_is_an_input_error(tmp_path):
     for sources in ((), (SourceConfig(path=str(tmp_path / "a.jsonl")),)):
         with pytest.raises(InputError, match="no training examples"):
             TrainingData(DataConfig(train=sources), seed=0)
+
+
+def python_operations(dataset):
+    """The operations of a dataset's graph, and of the functions in it, that call Python."""
+    graph = tf.compat.v1.GraphDef.FromString(
+        tf.raw_ops.DatasetToGraphV2(input_dataset=dataset._variant_tensor).numpy()
+    )
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    assert "ParallelMapDatasetV2" in {node.op for node in nodes}
+    return {node.op for node in nodes if "PyFunc" in node.op}
+
+
+def test_texts_that_are_tokenized_first_give_the_same_batches_without_python(data, tiny_corpus, tmp_path):
+    tokenizer = tiny_corpus.tokenizer
+    source = write_tokenized(data, tokenizer, tmp_path / "tokenized")
+    ids = TokenizedData(DataConfig(train=(source,), hard_negatives=2), tokenizer.config, seed=0)
+    assert ids.max_positives == data.max_positives
+    assert [ids.example_id(position) for position in range(12)] == [
+        data.example_id(position) for position in range(12)
+    ]
+    texts, tokenized = (batch_dataset(own, tokenizer, 5, range(6)) for own in (data, ids))
+    for expected, found in zip(texts, tokenized, strict=True):
+        for name, a, b in zip(Batch._fields, expected, found, strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=name)
+    assert python_operations(texts) == {"PyFuncStateless"}
+    assert python_operations(tokenized) == set()

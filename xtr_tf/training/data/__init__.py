@@ -7,6 +7,7 @@
     sampling.py      which example is at which position of the stream
     batches.py       texts to tokenized batches as a `tf.data` stream
     tokenized.py     the same from examples that were tokenized beforehand
+    tokenizing.py    tokenizes texts beforehand
 
 Knows one run's data; what a collection looks like on disk is `xtr_tf.collections`' business.
 """

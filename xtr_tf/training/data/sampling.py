@@ -135,8 +135,8 @@ class TrainingData:
                 "There are no training examples; set `data.train` to sets that have some. "
                 f"Received: {[source.path for source in config.train]}."
             )
-        languages = np.concatenate([source.languages for source in self._sources])
-        self._sampler = Sampler(languages, config.language_temperature, seed)
+        self._languages = np.concatenate([source.languages for source in self._sources])
+        self._sampler = Sampler(self._languages, config.language_temperature, seed)
         self._seed = seed
         self.hard_negatives = config.hard_negatives
         self.max_positives = max(source.max_positives for source in self._sources)
@@ -151,8 +151,20 @@ class TrainingData:
 
     def example_id(self, position: int) -> str:
         """Names the example at a position of the stream: its source, and its id or query."""
-        source, example = self._example(int(self._sampler(np.array([position]))[0][0]))
-        return f"{source.name}: {example.id or example.query}"
+        return self.whole_example(int(self._sampler(np.array([position]))[0][0])).id
+
+    def whole_example(self, index: int) -> WholeExample:
+        """An example with all of its documents, by its number in the data; positions are the sampler's."""
+        source, example = self._example(index)
+        count = len(example.positives) + len(example.negatives)
+        documents = [PlacedDocument.of(source, example, number) for number in range(count)]
+        return WholeExample(
+            f"{source.name}: {example.id or example.query}",
+            str(self._languages[index]),
+            example.query,
+            documents[: len(example.positives)],
+            documents[len(example.positives) :],
+        )
 
     def batch(self, position: int, size: int) -> TextBatch:
         """The `size` examples from a position of the stream on.
@@ -182,26 +194,34 @@ class TrainingData:
         source = self._sources[number]
         return source, source[index - int(self._ends[number]) + len(source)]
 
-    def _choose(self, index: int, visit: int) -> list[_Chosen]:
+    def _choose(self, index: int, visit: int) -> list[PlacedDocument]:
         """One positive and `H` negatives; each visit of an example draws again."""
         source, example = self._example(index)
         draws = draw(self._seed, np.int64(index), np.int64(visit), np.arange(1 + len(example.negatives)))
         positive = int(draws[0] % len(example.positives))
         count = min(self.hard_negatives, len(example.negatives))
         negatives = len(example.positives) + np.argsort(draws[1:], kind="stable")[:count]
-        missing = [_Chosen.missing(source, example)] * (self.hard_negatives - count)
-        chosen = [_Chosen.of(source, example, index) for index in (positive, *negatives.tolist())]
+        missing = [PlacedDocument.missing(source, example)] * (self.hard_negatives - count)
+        chosen = [PlacedDocument.of(source, example, index) for index in (positive, *negatives.tolist())]
         return [*chosen, *missing]
 
-    def _positive_keys(self, chosen: _Chosen) -> np.ndarray:
+    def _positive_keys(self, chosen: PlacedDocument) -> np.ndarray:
         keys = np.zeros([self.max_positives, 3, 2], np.int32)
         for row in range(len(chosen.example.positives)):
-            keys[row] = _Chosen.of(chosen.source, chosen.example, row).keys
+            keys[row] = PlacedDocument.of(chosen.source, chosen.example, row).keys
         return keys
 
 
-class _Chosen(NamedTuple):
-    """A document in its place in a batch."""
+class PlacedDocument(NamedTuple):
+    """A document of an example.
+
+    Attributes:
+        source: Where the example is from.
+        example: Whose document it is.
+        content: Its title and text.
+        keys: `[3, 2]` int32, see `TextBatch`.
+        teacher_score: NaN if there is none.
+    """
 
     source: ExampleSource
     example: TrainingExample
@@ -211,10 +231,11 @@ class _Chosen(NamedTuple):
 
     @property
     def query(self) -> str:
+        """Of the example."""
         return self.example.query
 
     @classmethod
-    def of(cls, source: ExampleSource, example: TrainingExample, index: int) -> _Chosen:
+    def of(cls, source: ExampleSource, example: TrainingExample, index: int) -> PlacedDocument:
         """A document of an example, counted through its positives and then its negatives."""
         document = (*example.positives, *example.negatives)[index]
         is_positive = index < len(example.positives)
@@ -228,5 +249,24 @@ class _Chosen(NamedTuple):
         return cls(source, example, document.full_text, keys, example.teacher_score(index))
 
     @classmethod
-    def missing(cls, source: ExampleSource, example: TrainingExample) -> _Chosen:
+    def missing(cls, source: ExampleSource, example: TrainingExample) -> PlacedDocument:
+        """What stands in a batch where an example has too few negatives."""
         return cls(source, example, "", np.zeros([3, 2], np.int32), math.nan)
+
+
+class WholeExample(NamedTuple):
+    """An example with everything that a batch may take of it.
+
+    Attributes:
+        id: Its source, and its id or query.
+        language: Language code.
+        query: Text of the query.
+        positives: Documents that answer it.
+        negatives: Documents that do not.
+    """
+
+    id: str
+    language: str
+    query: str
+    positives: list[PlacedDocument]
+    negatives: list[PlacedDocument]
