@@ -6,6 +6,7 @@ Importing this file must not import TFX: a command imports what it needs when it
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,15 +50,17 @@ def status(
     overrides: Overrides = None,
 ) -> None:
     """Show the last runs, what each component did, and what is in production."""
-    lineage = _open(config, root, overrides or [])
+    from tfx_pipeline.config import is_remote
+
     console = _console()
-    runs = lineage.runs()[-last:]
-    for run in runs:
-        console.print(f"[bold]{_when(run.run_id)}[/]  [{_COLOURS[run.state]}]{run.state}[/]")
-        if run is runs[-1]:
-            _print_components(console, run)
+    settings = None if root else load_settings(config, overrides or [])
+    if settings and is_remote(settings.root):
+        _print_vertex(console, settings, last)
+        return
+    lineage = _open(config, root, overrides or [])
+    _print_runs(console, lineage.runs()[-last:])
     console.print()
-    _print_production(console, lineage, load_settings(config, overrides or []) if root is None else None)
+    _print_production(console, lineage, settings)
     for kind in ("ModelBlessing", "InfraBlessing"):
         for record in lineage.artifacts(kind)[-1:]:
             blessed = "[green]blessed[/]" if record.properties.get("blessed") else "[red]not blessed[/]"
@@ -84,17 +87,36 @@ def _open(config: Path | None, root: Path | None, overrides: list[str]) -> Linea
     settings = None if root else load_settings(config, overrides)
     place = settings.root if settings else str(root)
     if is_remote(place):
-        vertex = settings.vertex if settings else None
-        runs = "https://console.cloud.google.com/vertex-ai/pipelines/runs"
-        if vertex and vertex.project:
-            runs += f"?project={vertex.project}"
         raise InputError(
-            f"Vertex AI keeps the records of what it ran: runs, artifacts and lineage are at {runs}, and "
-            f"`google.cloud.aiplatform.PipelineJob.list` lists them. Received: {place}."
+            "Vertex AI keeps the records of what it ran: artifacts and lineage are at "
+            f"{_vertex_page(settings)}, and `xtr-tf pipeline status --config FILE` lists the runs. "
+            f"Received: {place}."
         )
     with needs_extra("The pipeline", "pipeline"):
         from tfx_pipeline.lineage import METADATA_FILE, Lineage
     return Lineage(Path(absolute(place), METADATA_FILE))
+
+
+def _print_vertex(console: Console, settings: PipelineConfig, last: int) -> None:
+    """What Vertex AI recorded of the runs; artifacts and blessings are shown by its console."""
+    with needs_extra("The pipeline", "pipeline"):
+        from tfx_pipeline.vertex_records import recorded_runs
+    runs = recorded_runs(settings.vertex, settings.name, last)
+    _print_runs(console, runs)
+    console.print(f"{'' if runs else 'no runs yet; '}more at {_vertex_page(settings)}")
+    console.print(f"in production: the newest version in {settings.serving_folder}")
+
+
+def _vertex_page(settings: PipelineConfig | None) -> str:
+    page = "https://console.cloud.google.com/vertex-ai/pipelines/runs"
+    return f"{page}?project={settings.vertex.project}" if settings and settings.vertex.project else page
+
+
+def _print_runs(console: Console, runs: Sequence[RunRecord]) -> None:
+    for run in runs:
+        console.print(f"[bold]{_when(run.run_id)}[/]  [{_COLOURS[run.state]}]{run.state}[/]")
+        if run is runs[-1]:
+            _print_components(console, run)
 
 
 def _console() -> Console:

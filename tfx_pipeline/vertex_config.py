@@ -9,9 +9,15 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal, get_args
 
 from xtr_tf.errors import require
+
+#: A task that holds an index; the others stream.
+HeavyTask = Literal[
+    "CorpusEncoder", "IndexBuilder", "RetrieverExporter", "RetrievalEvaluator", "ServingValidator"
+]
+HEAVY_TASKS: tuple[str, ...] = get_args(HeavyTask)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +87,26 @@ class DataflowConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class TaskMachine:
+    """A machine for one task that needs more than `cpu_limit` and `memory_gb`, or a disk.
+
+    Attributes:
+        machine: Type of machine, such as `n2-highmem-32`.
+        disk_gb: Its disk; what a task reads and writes lies there.
+        timeout_hours: After which it is ended; 0 for Vertex AI's default, a week.
+    """
+
+    machine: str = "n2-highmem-16"
+    disk_gb: int = 200
+    timeout_hours: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(bool(self.machine), "`machine` of a task must not be empty.", self.machine)
+        require(self.disk_gb >= 100, "`disk_gb` of a task must be at least 100.", self.disk_gb)
+        require(self.timeout_hours >= 0, "`timeout_hours` must not be negative.", self.timeout_hours)
+
+
+@dataclasses.dataclass(frozen=True)
 class VertexConfig:
     """The `vertex` section of a pipeline's configuration.
 
@@ -96,6 +122,7 @@ class VertexConfig:
         training_timeout_hours: After which the training job is ended; 0 for Vertex AI's default, a week.
         schedule: When `xtr-tf pipeline schedule` has the job run, as cron writes it, with a time zone before
             it if need be: `TZ=Europe/Berlin 0 3 * * *`.
+        tasks: Machines and disks of tasks that need their own, by component, such as `IndexBuilder`.
         cpu_limit: Cores of the container that builds, exports, evaluates or serves an index.
         memory_gb: Its memory; it holds an index several times over while it writes one.
     """
@@ -110,6 +137,7 @@ class VertexConfig:
     retries: int = 2
     training_timeout_hours: float = 0.0
     schedule: str = ""
+    tasks: Mapping[HeavyTask, TaskMachine] = dataclasses.field(default_factory=dict, hash=False)
     cpu_limit: float = 16.0
     memory_gb: float = 64.0
 

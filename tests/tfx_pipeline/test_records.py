@@ -100,5 +100,8 @@ def test_places_without_records(pipeline_config: Any, pipeline_outcome: Any, tmp
     unknown = ["pipeline", "lineage", str(tmp_path), "--root", pipeline_config.root]
     with pytest.raises(InputError, match="No run recorded an artifact there"):
         CliRunner().invoke(app, unknown, catch_exceptions=False)
+    remote = ["--set", "root=gs://bucket/x"]
+    with pytest.raises(InputError, match=r"Vertex AI needs `vertex\.project`"):
+        CliRunner().invoke(app, ["pipeline", "status", *remote], catch_exceptions=False)
     with pytest.raises(InputError, match="Vertex AI keeps the records of what it ran"):
-        CliRunner().invoke(app, ["pipeline", "status", "--set", "root=gs://bucket/x"], catch_exceptions=False)
+        CliRunner().invoke(app, ["pipeline", "lineage", "gs://bucket/1", *remote], catch_exceptions=False)

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator
+from concurrent import futures
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ COMPONENTS = {
     "ServingValidator",
     "Pusher",
 }
+ON_MACHINES = ("IndexBuilder", "RetrieverExporter", "RetrievalEvaluator")
 IMAGE = "europe-docker.pkg.dev/my-project/xtr-tf/pipeline:1"
 
 
@@ -94,8 +96,17 @@ def test_every_component_is_there(job: dict[str, Any], executors: dict[str, Any]
     assert job["runtimeConfig"]["gcsOutputDirectory"] == "gs://my-bucket/pipeline"
 
 
+def launched(container: dict[str, Any]) -> dict[str, Any]:
+    """The custom job that a launcher's container starts."""
+    arguments = container["args"]
+    return dict(json.loads(arguments[arguments.index("--payload") + 1]))
+
+
 def test_containers_run_our_image_and_the_right_executor(executors: dict[str, Any]) -> None:
     containers = {name: own["container"] for name, own in executors.items() if "container" in own}
+    for name in ON_MACHINES:
+        (pool,) = launched(containers[name])["job_spec"]["worker_pool_specs"]
+        containers[name] = {"image": pool["container_spec"].pop("image_uri"), **pool["container_spec"]}
     assert {container["image"] for container in containers.values()} == {IMAGE}
     own = {
         "DataGate": "tfx_pipeline.components.data_gate.DataGateExecutor",
@@ -108,8 +119,55 @@ def test_containers_run_our_image_and_the_right_executor(executors: dict[str, An
         assert arguments[arguments.index("--executor_class_path") + 1] == executor
     commands = {tuple(container["command"]) for container in containers.values()}
     assert commands == {("python", "-m", "tfx_pipeline.runners.vertex_container")}
-    index = containers["IndexBuilder"]["resources"]
-    assert (index["cpuLimit"], index["memoryLimit"]) == (32, 120)
+    encoder = containers["CorpusEncoder"]["resources"]
+    assert (encoder["cpuLimit"], encoder["memoryLimit"]) == (32, 120)
+
+
+def test_tasks_that_need_a_disk_have_machines_of_their_own(
+    executors: dict[str, Any], job: dict[str, Any]
+) -> None:
+    """In the form that Google's own components have, which was recorded."""
+    from google.cloud.aiplatform_v1.types import CustomJob
+
+    recorded = json.loads((Path(__file__).parent / "recorded" / "custom_job.json").read_text())
+    container = executors["IndexBuilder"]["container"]
+    for part in ("image", "command"):
+        assert container[part] == recorded["container"][part]
+    assert container["args"][::2] == recorded["container"]["args"][::2]
+    assert container["args"][-1] == recorded["container"]["args"][-1]
+    outputs = job["pipelineSpec"]["components"]["IndexBuilder"]["outputDefinitions"]
+    assert list(outputs["parameters"]) == recorded["output_parameters"]
+    assert "index" in outputs["artifacts"]
+
+    payload = launched(container)
+    (pool,) = payload["job_spec"]["worker_pool_specs"]
+    expected = recorded["worker_pool_spec"]
+    assert pool.keys() == expected.keys()
+    assert pool["machine_spec"] == expected["machine_spec"]
+    assert pool["disk_spec"] == expected["disk_spec"]
+    arguments = pool["container_spec"]["args"]
+    assert "{{$.json_escape[1]}}" in arguments
+    assert "{{$}}" not in arguments
+    assert arguments[1] == "tfx_pipeline.components.index_builder.IndexBuilderExecutor"
+    assert payload["job_spec"]["scheduling"] == {"timeout": "86400s"}
+    assert payload["job_spec"]["service_account"].startswith("pipeline@")
+    # Google's own message knows every field.
+    assert CustomJob(payload).job_spec.worker_pool_specs[0].disk_spec.boot_disk_size_gb == 500
+    for name in ON_MACHINES:
+        assert executors[name]["container"]["image"] == recorded["container"]["image"]
+        assert "resources" not in executors[name]["container"]
+
+
+def test_what_a_task_is_told_stays_json_within_the_launchers_json(executors: dict[str, Any]) -> None:
+    """Vertex AI puts the invocation there, escaped once, as `json_escape[1]` says."""
+    arguments = executors["IndexBuilder"]["container"]["args"]
+    invocation = json.dumps({"inputs": {"parameters": {"settings": {"stringValue": '{"kind": "scann"}'}}}})
+    told = arguments[arguments.index("--payload") + 1].replace(
+        "{{$.json_escape[1]}}", json.dumps(invocation)[1:-1]
+    )
+    (pool,) = json.loads(told)["job_spec"]["worker_pool_specs"]
+    received = pool["container_spec"]["args"]
+    assert received[received.index("--json_serialized_invocation_args") + 1] == invocation
 
 
 def test_what_runs_in_containers_is_tried_again(job: dict[str, Any], executors: dict[str, Any]) -> None:
@@ -252,6 +310,8 @@ def test_the_refresh_dag_trains_nothing(config: PipelineConfig) -> None:
     [
         ("vertex.project=''", "Vertex AI needs `vertex.project`"),
         ("vertex.training=[{machine: ct5lp-hightpu-4t, tpu_topology: 4x4}]", r"one machine.*\('4x4', 1\)"),
+        ("vertex.tasks={Pusher: {}}", "`vertex.tasks` must be one of CorpusEncoder, .*'Pusher'"),
+        ("vertex.tasks={IndexBuilder: {disk_gb: 20}}", "`disk_gb` of a task must be at least 100.*20"),
         ("root=out/pipeline", "set `root` to a `gs://` path"),
         ("corpus.folder=data", "set `corpus.folder` to a `gs://` path"),
         ("run.tokenizer.model=spiece.model", "set `run.tokenizer.model` to a `gs://` path"),
@@ -295,12 +355,91 @@ def test_submitting_without_an_account(
         submit_job(tmp_path / "absent.json", config)
 
 
-def test_records_of_a_pipeline_in_the_cloud_are_asked_for_there(repository: Path) -> None:
-    from tfx_pipeline.cli_records import status
+def test_lineage_of_a_pipeline_in_the_cloud_is_asked_for_there(repository: Path) -> None:
+    from tfx_pipeline.cli_records import lineage
 
     example = repository / "examples" / "configs" / "vertex_pipeline.yaml"
     with pytest.raises(InputError, match=r"pipelines/runs\?project=my-project.*Received: gs://my-bucket"):
-        status(config=example)
+        lineage("gs://my-bucket/serving/retriever/1", config=example)
+
+
+@pytest.fixture
+def vertex_service() -> Iterator[Any]:
+    """A service that lists pipeline jobs, and Google's own client that asks it.
+
+    The answer has the form of the API's reference; it was written by hand, for there is no account.
+    """
+    import grpc
+    from google.cloud.aiplatform_v1 import PipelineServiceClient, types
+    from google.cloud.aiplatform_v1.services.pipeline_service.transports import PipelineServiceGrpcTransport
+
+    recorded = Path(__file__).with_name("pipeline_jobs.json").read_text()
+    answer = types.ListPipelineJobsResponse.from_json(recorded)
+    asked: list[Any] = []
+
+    def list_jobs(request: Any, context: grpc.ServicerContext) -> Any:
+        asked.append(request)
+        if "my-project" not in request.parent:
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, "Permission denied on resource project.")
+        return answer
+
+    handler = grpc.unary_unary_rpc_method_handler(
+        list_jobs, types.ListPipelineJobsRequest.deserialize, types.ListPipelineJobsResponse.serialize
+    )
+    name = "google.cloud.aiplatform.v1.PipelineService"
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers(
+        [grpc.method_handlers_generic_handler(name, {"ListPipelineJobs": handler})]
+    )
+    port = server.add_insecure_port("localhost:0")
+    server.start()
+    with grpc.insecure_channel(f"localhost:{port}") as channel:
+        yield PipelineServiceClient(transport=PipelineServiceGrpcTransport(channel=channel)), asked
+    server.stop(None)
+
+
+def test_runs_in_the_cloud_are_listed_with_their_tasks(vertex_service: Any, config: PipelineConfig) -> None:
+    from tfx_pipeline.vertex_records import recorded_runs
+
+    client, asked = vertex_service
+    runs = recorded_runs(config.vertex, config.name, 5, client)
+    assert [(run.run_id, run.state) for run in runs] == [
+        ("retriever-20261115030002", "complete"),
+        ("retriever-20261116030001", "failed"),
+    ]
+    tasks = {task.component: (task.state, task.seconds) for task in runs[1].components}
+    assert tasks == {
+        "CorpusGen": ("CACHED", 0.0),
+        "DataGate": ("COMPLETE", 95.5),
+        "CorpusEncoder": ("FAILED", 60.0),
+    }
+    assert asked[0].parent == "projects/my-project/locations/europe-west4"
+    assert asked[0].filter == 'pipeline_name="retriever"'
+    elsewhere = dataclasses.replace(config.vertex, project="other")
+    with pytest.raises(InputError, match=r"refused to list the runs.*Permission denied"):
+        recorded_runs(elsewhere, config.name, 5, client)
+
+
+def test_status_shows_runs_in_the_cloud(
+    repository: Path, vertex_service: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tfx_pipeline.cli_records import status
+
+    client, _ = vertex_service
+    monkeypatch.setattr("google.cloud.aiplatform_v1.PipelineServiceClient", lambda **_: client)
+    status(config=repository / "examples" / "configs" / "vertex_pipeline.yaml")
+    said = capsys.readouterr().out
+    assert "retriever-20261116030001  failed" in said
+    assert "✗ CorpusEncoder" in said
+    assert "in production: the newest version in gs://my-bucket/serving/retriever" in said
+
+
+def test_status_without_an_account(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tfx_pipeline.cli_records import status
+
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
+    with pytest.raises(InputError, match="no credentials to ask with"):
+        status(config=repository / "examples" / "configs" / "vertex_pipeline.yaml")
 
 
 def test_the_whole_configuration_is_shown(repository: Path, tmp_path: Path) -> None:

@@ -23,14 +23,14 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx_pipeline.artifacts import OWN_TYPES
 from tfx_pipeline.config import PipelineConfig, is_remote
 from tfx_pipeline.pipeline import Dag, create_pipeline
-from tfx_pipeline.vertex_config import VertexConfig, WorkerPool
+from tfx_pipeline.runners.vertex_tasks import move_to_machines, retry_tasks
+from tfx_pipeline.vertex_config import HEAVY_TASKS, VertexConfig, WorkerPool
+from tfx_pipeline.vertex_records import first_line
 from xtr_tf.errors import InputError
 
 _COMMAND = ("python", "-m", "tfx_pipeline.runners.vertex_container")
 # What TFX looks for instead of a type that it does not know.
 _ANY_TYPE = 'schema_title="tfx.Artifact"'
-# These hold an index in memory; the others stream.
-_HEAVY = ("CorpusEncoder", "IndexBuilder", "RetrieverExporter", "RetrievalEvaluator", "ServingValidator")
 
 
 def compile_for_vertex(config: PipelineConfig, dag: Dag = "full") -> dict[str, Any]:
@@ -58,7 +58,8 @@ def compile_for_vertex(config: PipelineConfig, dag: Dag = "full") -> dict[str, A
     )
     job: dict[str, Any] = runner.run(pipeline, write_out=False)
     _look_for_own_types(job)
-    _retry(job, vertex.retries)
+    retry_tasks(job, vertex.retries)
+    move_to_machines(job, vertex)
     return job
 
 
@@ -130,7 +131,7 @@ def _give_memory(pipeline: Pipeline, vertex: VertexConfig) -> None:
     container = pipeline_spec_pb2.PipelineDeploymentConfig.PipelineContainerSpec
     resources = container.ResourceSpec(cpu_limit=vertex.cpu_limit, memory_limit=vertex.memory_gb)
     for node in pipeline.components:
-        if isinstance(node, base_component.BaseComponent) and node.id in _HEAVY:
+        if isinstance(node, base_component.BaseComponent) and node.id in HEAVY_TASKS:
             node.with_platform_config(resources)
 
 
@@ -144,18 +145,6 @@ def _look_for_own_types(job: dict[str, Any]) -> None:
             for kind in OWN_TYPES:
                 if f"title: {kind.TYPE_NAME}\n" in schema:
                     query["filter"] = query["filter"].replace(_ANY_TYPE, f'schema_title="{kind.TYPE_NAME}"')
-
-
-def _retry(job: dict[str, Any], count: int) -> None:
-    """Has tasks that failed in a container tried again, after a minute, then two, and so on."""
-    if not count:
-        return
-    specification = job["pipelineSpec"]
-    policy = {"maxRetryCount": count, "backoffDuration": "60s", "backoffFactor": 2.0}
-    for name, task in specification["root"]["dag"]["tasks"].items():
-        label = specification["components"][task.get("componentRef", {}).get("name", name)]["executorLabel"]
-        if "container" in specification["deploymentSpec"]["executors"][label]:
-            task["retryPolicy"] = dict(policy)
 
 
 def _check(config: PipelineConfig) -> None:
@@ -224,10 +213,10 @@ def submit_job(job: Path, config: PipelineConfig, schedule: str | None = None) -
     except GoogleAuthError as error:
         raise InputError(
             "There are no credentials for Google Cloud; run `gcloud auth application-default login` or name "
-            f"a service account. Received: {_first_line(error)}."
+            f"a service account. Received: {first_line(error)}."
         ) from None
     except GoogleAPICallError as error:
-        raise InputError(f"Vertex AI refused the job. Received: {_first_line(error)}.") from None
+        raise InputError(f"Vertex AI refused the job. Received: {first_line(error)}.") from None
 
 
 def _check_job(job: Path) -> None:
@@ -242,7 +231,3 @@ def _check_job(job: Path) -> None:
         raise InputError(
             f"A job is the JSON file that `xtr-tf pipeline compile` wrote. Received: {job}, which is not one."
         )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
