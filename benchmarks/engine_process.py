@@ -84,13 +84,21 @@ def in_turns(
     return tuple(measured[engine.name] for engine in engines)
 
 
+def processor_name() -> str:
+    """The processor, and the widest vector instructions that it has."""
+    entries: dict[str, str] = {}
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        entries.setdefault(name.strip(), value.strip())
+    flags = entries.get("flags", "").split()
+    widest = next((name for name in ("avx512f", "avx2") if name in flags), "no AVX2")
+    return f"{entries.get('model name') or platform.processor()} ({widest})"
+
+
 def print_machine(cpu_time: bool) -> None:
     """Says what the figures were measured on, and warns of a machine that is not quiet."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     load = os.getloadavg()[0]
-    processor = names[0] if names else platform.processor()
-    print(f"machine    {processor}, {os.cpu_count()} cores, load {load:.1f} at the start")
+    print(f"machine    {processor_name()}, {os.cpu_count()} cores, load {load:.1f} at the start")
     if cpu_time:
         print("clock      CPU time of one thread, not the wall clock")
     elif load > _QUIET_LOAD:

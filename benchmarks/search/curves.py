@@ -82,6 +82,12 @@ def ratios(ours: Sequence[Point], theirs: Sequence[Point]) -> list[tuple[float, 
     return found
 
 
+def worst_ratio(ours: Sequence[Point], theirs: Sequence[Point], least_overlap: float = 0.0) -> float:
+    """The least of `ratios` from an overlap on; NaN if there is none."""
+    found = [ratio for reached, ratio in ratios(ours, theirs) if reached >= least_overlap]
+    return min(found, default=float("nan"))
+
+
 def points_of(records: Sequence[dict[str, Any]], yardstick: str, threads: int, *engines: str) -> list[Point]:
     """The points of some engines by one yardstick (`overlap_xtr` or `overlap_colbert`)."""
     return [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 import time
 from multiprocessing import get_context
 from pathlib import Path
@@ -15,8 +17,11 @@ LEAVES = {
     "scann-int8": (8, 16, 32, 48, 80, 160, 320),
     "core": (1, 2, 4, 8, 16, 32, 64),
 }
-LARGE_K_PRIMES = {
+OTHER_K_PRIMES = {
     "scann": {
+        100: (8, 16, 32),
+        300: (8, 16, 32, 80),
+        600: (8, 16, 32, 80),
         2_000: (16, 32, 64, 128),
         4_000: (32, 64, 128),
         10_000: (128, 256),
@@ -25,7 +30,7 @@ LARGE_K_PRIMES = {
     "scann-int8": {40_000: (50, 100, 200, 400)},
     "core": {},
 }
-# Leaves, and candidates ranked anew by exact f_ColBERT; k' is 1,000. Needs an index that keeps vectors.
+# Leaves, and candidates ranked again by exact f_ColBERT; k' is 1,000. Needs an index that keeps vectors.
 RESCORED = {"scann-int8": ((8, 20), (16, 20), (16, 40), (32, 40), (32, 100), (80, 100), (160, 200))}
 
 
@@ -50,6 +55,18 @@ def build(tokens: TokenSet, folder: Path) -> None:
         seconds = training + time.perf_counter() - start
         _export(index, folder / name / "model")
         built(folder / name / "model", seconds)
+
+
+def export_again(folder: Path, indexes: Path) -> None:
+    """Exports indexes that `build` has written, by the code of this process."""
+    from xtr_tf.index.folder import TokenIndex
+
+    for name in LEAVES:
+        model, home = folder / name / "model", indexes / name
+        seconds = json.loads((home / "model" / "built.json").read_text())["build_seconds"]
+        shutil.rmtree(model, ignore_errors=True)
+        _export(TokenIndex.open(home / "index"), model)
+        built(model, seconds)
 
 
 def _export(index, folder: Path) -> None:  # type: ignore[no-untyped-def]
@@ -121,7 +138,7 @@ def _run_model(name: str, tokens: TokenSet, folder: Path, threads: int) -> None:
         details = json.loads((model / "built.json").read_text())
         details["memory_bytes"] = resident_bytes() - before
         settings = [(1_000, leaves) for leaves in LEAVES[name]]
-        settings += [(k, leaves) for k, own in LARGE_K_PRIMES[name].items() for leaves in own]
+        settings += [(k, leaves) for k, own in OTHER_K_PRIMES[name].items() for leaves in own]
         for k_prime, leaves in settings:
             _measure_setting(session, name, k_prime, leaves, tokens, threads, details)
         for leaves, candidates in RESCORED.get(name, ()):
@@ -157,4 +174,7 @@ def _measure_rescoring(session, leaves, candidates, tokens, threads, details):  
 
 
 if __name__ == "__main__":
-    engine_main(__doc__, build, run)
+    if sys.argv[1] == "export":
+        export_again(*map(Path, sys.argv[2:]))
+    else:
+        engine_main(__doc__, build, run)

@@ -43,8 +43,8 @@ def plot(records: Sequence[dict[str, Any]], path: Path) -> None:
     with mpl.rc_context({**style, "axes.edgecolor": _GREY, "svg.fonttype": "none", "svg.hashsalt": "xtr-tf"}):
         figure, axes = plt.subplots(1, len(_PANELS), figsize=(11, 4.2))
         for axis, (yardstick, label, engines) in zip(axes, _PANELS, strict=True):
-            # Overlaps with exact XTR can be compared at one k' alone.
-            own = [record for record in records if yardstick != "overlap_xtr" or record["k_prime"] == 1_000]
+            # Overlaps with exact XTR can be compared at one k' only.
+            own = [record for record in records if yardstick != "overlap_xtr" or record["judged_by"] == 1_000]
             for engine in engines:
                 points = points_of(own, yardstick, 1, engine)
                 if points:

@@ -1,7 +1,9 @@
 """`make bench-search`: every engine over the same token vectors, on one thread and on two.
 
-Prints a table, draws `latency_overlap.svg`, and ends with one RESULT line. Competitors run in
-environments of their own, made under `.bench/`; real vectors come from the measurement data.
+Prints a table, draws `latency_overlap.svg`, takes one query apart (`breakdown.py`), and ends with one RESULT
+line. Competitors run in environments of their own, made under `.bench/`; real vectors come from the
+measurement data. With `--against COMMIT` the code of an earlier commit is one of the engines: it exports the
+same indexes.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import argparse
 import itertools
 import json
 import os
-import platform
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,10 +21,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from curves import median_of_rounds, milliseconds_at, overlap, points_of, ratios, reciprocal_rank
+from curves import Point, median_of_rounds, milliseconds_at, overlap, points_of, reciprocal_rank, worst_ratio
 from environments import PACKAGES, environment
 from token_set import TokenSet
-from truth import exact_answers
+from truth import exact_answers, yardstick
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # what the benchmarks share
+
+from earlier_commit import checked_out
+from engine_process import processor_name
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
@@ -30,6 +37,8 @@ WORK = REPOSITORY / ".bench"
 DEFAULT_TOKENS = 1_000_000
 # Engine to the environment it needs; None is xtr-tf's own.
 ENGINES = {"xtr_tf": None, "faiss": None, "notebook": None, "warp": "warp", "plaid": "plaid"}
+# From this overlap on, FAISS is compared with at every point of its curve.
+LEAST_OVERLAP = 0.85
 
 
 def prepare_vectors(tokens: int) -> Path:
@@ -68,16 +77,44 @@ def build_engine(name: str, python: Path, vectors: Path, tokens: int) -> None:
         (index / "complete").touch()
 
 
+def export_again(vectors: Path, tokens: int, commit: str | None) -> Path | None:
+    """Exports our indexes by the code as it is now, and by that of a commit, whose folder is returned."""
+    own = _index("xtr_tf", vectors, tokens)
+    export = [sys.executable, str(HERE / "engine_xtr_tf.py"), "export"]
+    _call([*export, str(own), str(own)], 2)
+    shutil.rmtree(own / "scann" / "prefixes", ignore_errors=True)
+    if commit is None:
+        return None
+    tree = checked_out(commit, WORK / "search")
+    _call([*export, str(_index(f"before-{commit}", vectors, tokens)), str(own)], 2, tree)
+    return tree
+
+
 def measure_engine(
-    name: str, python: Path, vectors: Path, arguments: argparse.Namespace, threads: int
+    name: str,
+    python: Path,
+    vectors: Path,
+    arguments: argparse.Namespace,
+    threads: int,
+    tree: Path | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Measures every setting of an engine once; yields its points."""
-    common = _common(name, vectors, arguments.tokens)
+    """Measures every setting of an engine once; yields its points, those of a `tree` as `before`."""
+    common = _common(f"before-{arguments.against}" if tree else name, vectors, arguments.tokens)
     limits = ["--threads", str(threads), "--queries", str(arguments.queries)]
     script = str(HERE / f"engine_{name}.py")
-    for line in _call([str(python), script, "measure", *common, *limits], threads):
+    for line in _call([str(python), script, "measure", *common, *limits], threads, tree):
         if line.startswith("POINT "):
-            yield json.loads(line.removeprefix("POINT "))
+            point = json.loads(line.removeprefix("POINT "))
+            yield {**point, "engine": point["engine"].replace("xtr-tf", "before" if tree else "xtr-tf")}
+
+
+def take_apart(vectors: Path, tokens: int, threads: int) -> float:
+    """Prints where the time of a query goes; returns the search's time over the machine's limit."""
+    home = _index("xtr_tf", vectors, tokens) / "scann"
+    places = ["--index", str(home / "index"), "--vectors", str(vectors), "--model", str(home / "prefixes")]
+    lines = _call([sys.executable, str(HERE / "breakdown.py"), *places, "--threads", str(threads)], threads)
+    print("\n".join(lines[:-1]), flush=True)
+    return float(lines[-1].rpartition("limit_ratio=")[2])
 
 
 def _index(name: str, vectors: Path, tokens: int) -> Path:
@@ -89,9 +126,11 @@ def _common(name: str, vectors: Path, tokens: int) -> list[str]:
     return ["--vectors", str(vectors), "--tokens", str(tokens), "--index", str(index)]
 
 
-def _call(command: list[str], threads: int) -> list[str]:
+def _call(command: list[str], threads: int, tree: Path | None = None) -> list[str]:
     limits = ("OMP_NUM_THREADS", "RAYON_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     variables = {**os.environ, **dict.fromkeys(limits, str(threads)), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    if tree:
+        variables["PYTHONPATH"] = str(tree)
     finished = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     if finished.returncode:
         print(finished.stderr[-2_000:], file=sys.stderr)
@@ -105,45 +144,48 @@ def judge(record: dict[str, Any], tokens: TokenSet, exact: dict[str, np.ndarray]
     every = slice(None, None, len(tokens.queries) // len(found))
     picked = {name: answers[every][: len(found)] for name, answers in exact.items()}
     record["overlap_colbert"] = overlap(found, picked["colbert"])
-    yardstick = picked.get(f"xtr-{record['k_prime']}")
-    record["overlap_xtr"] = None if yardstick is None else overlap(found, yardstick)
+    record["judged_by"] = yardstick(record["k_prime"])
+    exact_xtr = picked.get(f"xtr-{record['judged_by']}")
+    record["overlap_xtr"] = None if exact_xtr is None else overlap(found, exact_xtr)
     record["mrr"] = reciprocal_rank(found, tokens.gold[every][: len(found)])
 
 
-def summarise(records: list[dict[str, Any]], tokens: int) -> str:
-    """The RESULT line: ratios at equal or better overlap, by p50."""
+def summarise(records: list[dict[str, Any]], tokens: int, limit_ratio: float) -> str:
+    """The RESULT line: ratios at equal or better overlap, by p50, each the worst over the other's curve."""
     scann = ("xtr-tf scann", "xtr-tf scann-int8")
-    every = (*scann, "xtr-tf rescored")
 
-    def at_k(k_prime: int) -> list[dict[str, Any]]:
-        return [record for record in records if record["k_prime"] == k_prime]
+    def points(*engines: str, k_prime: int = 1_000, threads: int = 1) -> list[Point]:
+        comparable = [record for record in records if record["judged_by"] == k_prime]
+        return points_of(comparable, "overlap_xtr", threads, *engines)
 
-    def best_ratio(threads: int) -> float:
-        theirs = points_of(at_k(1_000), "overlap_xtr", threads, "FAISS")
-        found = ratios(points_of(at_k(1_000), "overlap_xtr", threads, *scann), theirs)
-        return found[-1][1] if found else float("nan")
+    def faiss_ratio(threads: int) -> float:
+        theirs = points("FAISS", threads=threads)
+        return worst_ratio(points(*scann, threads=threads), theirs, LEAST_OVERLAP)
 
-    def worst_ratio(own: list[dict[str, Any]], yardstick: str, ours: tuple[str, ...], theirs: str) -> float:
-        found = ratios(points_of(own, yardstick, 1, *ours), points_of(own, yardstick, 1, theirs))
-        return min((ratio for _, ratio in found), default=float("nan"))
+    def colbert_ratio(theirs: str) -> float:
+        ours = points_of(records, "overlap_colbert", 1, *scann, "xtr-tf rescored")
+        return worst_ratio(ours, points_of(records, "overlap_colbert", 1, theirs))
 
-    reached = points_of(at_k(1_000), "overlap_xtr", 1, "xtr-tf scann")
-    wanted = min(0.9, max((point.overlap for point in reached), default=0.0))
-    core = milliseconds_at(points_of(at_k(1_000), "overlap_xtr", 1, "xtr-tf core"), wanted)
-    own = milliseconds_at(reached, wanted)
+    reached = points("xtr-tf scann")
+    best = max((point.overlap for point in reached), default=0.0)
+    core, own = (milliseconds_at(curve, min(0.9, best)) for curve in (points("xtr-tf core"), reached))
     plain = [
-        record for record in at_k(1_000) if record["engine"] == "xtr-tf scann" and record["threads"] == 1
+        record
+        for record in records
+        if (record["engine"], record["threads"], record["k_prime"]) == ("xtr-tf scann", 1, 1_000)
     ]
     values = {
-        "faiss_ratio_1t": best_ratio(1),
-        "faiss_ratio_2t": best_ratio(2),
-        "warp_ratio": worst_ratio(records, "overlap_colbert", every, "xtr-warp-rs"),
-        "plaid_ratio": worst_ratio(records, "overlap_colbert", every, "fast-plaid"),
-        "notebook_ratio": worst_ratio(at_k(40_000), "overlap_xtr", scann, "notebook"),
+        "faiss_ratio_1t": faiss_ratio(1),
+        "faiss_ratio_2t": faiss_ratio(2),
+        "warp_ratio": colbert_ratio("xtr-warp-rs"),
+        "plaid_ratio": colbert_ratio("fast-plaid"),
+        "notebook_ratio": worst_ratio(points(*scann, k_prime=40_000), points("notebook", k_prime=40_000)),
         "scoring_share": float(np.median([record["scoring_share"] for record in plain])),
         "core_ratio": core / own if core and own else float("nan"),
-        "overlap": max((point.overlap for point in reached), default=0.0),
+        "overlap": best,
         "bytes_per_token": plain[0]["disk_bytes"] / tokens,
+        "speedup": worst_ratio(reached, points("before scann")),
+        "limit_ratio": limit_ratio,
     }
     return "RESULT bench-search " + " ".join(f"{name}={value:.3g}" for name, value in values.items())
 
@@ -155,7 +197,7 @@ HEADER = (
 
 
 def table_row(r: dict[str, Any], tokens: int) -> str:
-    """One setting: milliseconds, overlaps with exact search, seconds to build, bytes a token."""
+    """One setting: milliseconds, overlaps with exact search, seconds to build, bytes per token."""
     xtr = "" if r["overlap_xtr"] is None else f"{r['overlap_xtr']:.3f}"
     return (
         f"{r['engine']:18} {r['setting']:58} {r['threads']:3} {r['p50_ms']:8.2f} {r['p99_ms']:8.2f} "
@@ -172,13 +214,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1, help="in each of which every engine has its turn")
     parser.add_argument("--queries", type=int, default=100)
     parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=list(ENGINES))
+    parser.add_argument("--against", metavar="COMMIT", help="also measure the search of an earlier commit")
     arguments = parser.parse_args()
     arguments.tokens = arguments.tokens or (5_000_000 if arguments.large else DEFAULT_TOKENS)
     vectors = prepare_vectors(arguments.tokens)
     tokens = TokenSet(vectors, arguments.tokens, arguments.queries)
     load = os.getloadavg()[0]
     own = ", ".join(f"{name} {version(name)}" for name in ("tensorflow", "scann", "faiss-cpu", "numpy"))
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {load:.1f}; {own}")
+    print(f"{processor_name()}, {os.cpu_count()} cores, load {load:.1f}; {own}")
     print(f"{len(tokens.vectors)} tokens of {tokens.num_documents} passages: {tokens.source}")
     cache = WORK / "search" / f"{vectors.name}-{arguments.tokens}" / f"exact-{arguments.queries}.npz"
     exact = exact_answers(tokens, cache)
@@ -191,12 +234,15 @@ def main() -> None:
     for name, python in engines.items():
         print(f"building {name}", flush=True)
         build_engine(name, python, vectors, arguments.tokens)
+    before = export_again(vectors, arguments.tokens, arguments.against) if "xtr_tf" in engines else None
     measured: list[dict[str, Any]] = []
-    # By turns, so that over several rounds a slow minute of the machine does not fall on one engine alone.
+    # By turns, so that over several rounds a slow minute of the machine does not fall on one engine only.
     for number, threads in itertools.product(range(arguments.rounds), arguments.threads):
         for name, python in engines.items():
             print(f"round {number + 1}, {threads} thread(s): {name}", flush=True)
             measured += measure_engine(name, python, vectors, arguments, threads)
+            if before and name == "xtr_tf":
+                measured += measure_engine(name, python, vectors, arguments, threads, before)
     records = median_of_rounds(measured)
     print(HEADER)
     for record in records:
@@ -206,8 +252,10 @@ def main() -> None:
         from plot import plot
 
         plot(records, HERE / "latency_overlap.svg")
+    limits = [take_apart(vectors, arguments.tokens, n) for n in arguments.threads if "xtr_tf" in engines]
     print(f"load {load:.1f} before, {os.getloadavg()[0]:.1f} after")
-    print(summarise(records, len(tokens.vectors)))
+    if limits:
+        print(summarise(records, len(tokens.vectors), limits[0]))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,16 @@ K_PRIMES = (1_000, 40_000)
 _BLOCK = 131_072
 
 
+def yardstick(k_prime: int | None) -> int | None:
+    """The k' of the exact answers that a setting is compared with.
+
+    A search with a smaller k' is a faster and rougher one of the smallest, and lies on the same curve.
+    """
+    if k_prime and k_prime < K_PRIMES[0]:
+        return K_PRIMES[0]
+    return k_prime if k_prime in K_PRIMES else None
+
+
 def exact_answers(tokens: TokenSet, cache: Path) -> dict[str, np.ndarray]:
     """Returns the best documents of each query, `[queries, 10]`, by `xtr-{k'}` and `colbert`."""
     if not cache.is_file():

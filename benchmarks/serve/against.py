@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 import statistics
-import subprocess
+import sys
 from pathlib import Path
 
 from report import Report
 from server import HERE, Server, client, serving
+
+sys.path.append(str(HERE.parent))  # what the benchmarks share
+
+from earlier_commit import checked_out
 
 ROUNDS = 3
 
@@ -42,22 +45,3 @@ def _ask(server: Server, concurrency: int, requests: int) -> tuple[dict[str, flo
     used = server.processor_seconds()
     found = client("load.py", "load", server.target, concurrency, requests)
     return found, (server.processor_seconds() - used) / requests * 1e3
-
-
-def checked_out(commit: str, folder: Path) -> Path:
-    """Returns a folder with the code of a commit."""
-    tree = folder / "against" / commit
-    if not tree.is_dir():
-        tree.parent.mkdir(parents=True, exist_ok=True)
-        partial = tree.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        archive = subprocess.run(
-            ["git", "archive", commit, "xtr_tf", "serving", "tfx_pipeline"],
-            cwd=HERE.parents[1],
-            check=True,
-            stdout=subprocess.PIPE,
-        ).stdout
-        subprocess.run(["tar", "--extract"], cwd=partial, input=archive, check=True)
-        partial.rename(tree)
-    return tree

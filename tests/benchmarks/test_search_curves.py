@@ -33,6 +33,14 @@ def test_ratios_skip_what_we_do_not_reach(curves):
     assert curves.ratios(ours, theirs) == [(0.85, pytest.approx(2.0))]
 
 
+def test_the_worst_ratio_is_of_every_point_from_an_overlap_on(curves):
+    ours = points(curves, (0.8, 2.0), (0.9, 4.0))
+    theirs = points(curves, (0.7, 1.0), (0.8, 6.0), (0.9, 8.0), (0.99, 9.0))
+    assert curves.worst_ratio(ours, theirs) == pytest.approx(0.5)
+    assert curves.worst_ratio(ours, theirs, 0.75) == pytest.approx(2.0)
+    assert np.isnan(curves.worst_ratio(ours, theirs, 0.95))
+
+
 def test_overlap_and_reciprocal_rank(curves):
     exact = np.array([[1, 2], [3, 4]])
     assert curves.overlap([[2, 1], [3, 9]], exact) == 0.75
