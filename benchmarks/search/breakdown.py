@@ -77,9 +77,11 @@ def export(index_folder: Path, out: Path) -> None:
         return tokenizer.ragged(query, tokenizer.config.query_length).to_tensor(tokenizer.pad_id)
 
     def searched(query: tf.Tensor, vectors: tf.Tensor, k_prime: Any, leaves: Any) -> Any:
-        # The encoder is not the one of the vectors: its result is waited for, and not used.
-        with tf.control_dependencies([encode(tokenized(query))[0]]):
-            return module.searcher.search(tf.identity(vectors), k_prime, leaves)
+        # The encoder is not the one of the vectors: its result only has to be waited for. A control
+        # dependency on it would be optimised away.
+        encoded = encode(tokenized(query))[0]
+        factor = tf.where(tf.reduce_any(tf.math.is_nan(encoded)), np.float32(np.nan), 1.0)
+        return module.searcher.search(vectors * factor, k_prime, leaves)
 
     def mask(vectors: tf.Tensor) -> tf.Tensor:
         return tf.ones([1, tf.shape(vectors)[0]], tf.bool)
