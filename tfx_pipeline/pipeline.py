@@ -126,6 +126,7 @@ def create_pipeline(
         model_name=config.model_name,
         store_text=config.store_text,
         tokens_per_partition=config.index.tokens_per_partition,
+        beam_args=config.beam_args,
         examples=data.training if config.choose_alpha else None,
         corpus=data.corpus if config.choose_alpha else None,
     )

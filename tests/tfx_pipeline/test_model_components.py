@@ -76,13 +76,16 @@ class Stage:
         IndexBuilderExecutor().Do({"vectors": [vectors]}, {"index": [index]}, parameters)
         return index
 
-    def export(self, vectors: Any, index: Any, tokens_per_partition: int = 0, **judged: Any) -> Any:
+    def export(
+        self, vectors: Any, index: Any, tokens_per_partition: int = 0, beam_args: str = "[]", **judged: Any
+    ) -> Any:
         self.count += 1
         model = new_artifact(standard_artifacts.Model, self.folder / f"model-{self.count}")
         parameters = {
             "defaults": settings_to_json(SearchDefaults(k_prime=50)),
             "model_name": "atlas",
             "tokens_per_partition": tokens_per_partition,
+            "beam_args": beam_args,
         }
         inputs = {"encoder": [self.model], "vectors": [vectors], "index": [index]}
         inputs |= {name: [artifact] for name, artifact in judged.items()}
@@ -145,7 +148,7 @@ def test_an_index_that_is_too_large_for_a_model_becomes_a_collection(stage: Stag
     tokens = TokenIndex.open(index.uri).num_tokens
     with pytest.raises(InputError, match="A collection has no BM25"):
         stage.export(vectors, index, tokens // 2 + 1, examples=vectors, corpus=vectors)
-    model = stage.export(vectors, index, tokens // 2 + 1)
+    model = stage.export(vectors, index, tokens // 2 + 1, '["--runner=DirectRunner"]')
     folder = Path(model.uri, "Format-Serving")
     collection = read_collection(folder / "collection.json")
     assert (len(collection.partitions), collection.tokens) == (2, tokens)

@@ -6,6 +6,7 @@ An index that is too large for one model becomes a collection: a SavedModel per 
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import shutil
 from contextlib import ExitStack
@@ -24,8 +25,8 @@ from tfx_pipeline.artifacts import (
     local_encoder,
     write_document_ids,
 )
-from tfx_pipeline.components.executor import Artifacts, SingleArtifacts
-from tfx_pipeline.config import settings_from_json
+from tfx_pipeline.components.executor import Artifacts, SingleArtifacts, names_runner
+from tfx_pipeline.config import is_remote, settings_from_json
 from tfx_pipeline.data.splits import SPLIT, development_set
 from tfx_pipeline.provenance import code_version
 from tfx_pipeline.storage import local_input, local_output
@@ -38,6 +39,7 @@ from xtr_tf.retriever.export_partitions import PartitionExport, export_partition
 from xtr_tf.retriever.model_card import ModelCard, card_of_collection, read_card
 from xtr_tf.retriever.partitions import MOST
 from xtr_tf.retriever.session import RetrieverSession
+from xtr_tf.vectors.runners import Runner
 from xtr_tf.vectors.store import TokenVectors
 
 _STAGING = ".export"
@@ -59,6 +61,7 @@ class RetrieverExporterSpec(ComponentSpec):
         "model_name": ExecutionParameter(type=str),
         "store_text": ExecutionParameter(type=str, optional=True),
         "tokens_per_partition": ExecutionParameter(type=int, optional=True),
+        "beam_args": ExecutionParameter(type=str, optional=True),
     }
 
 
@@ -84,7 +87,9 @@ class RetrieverExporterExecutor(SingleArtifacts, base_executor.BaseExecutor):
                         f"`index.tokens_per_partition`. Received: {partitions} partitions."
                     )
                 places = str(encoder), str(vectors), str(index)
-                card = _export_collection(PartitionExport(*places, partitions, defaults, store_text), out)
+                job = PartitionExport(*places, partitions, defaults, store_text)
+                shared = not any(is_remote(own.uri) for own in (*inputs.values(), model))
+                card = _export_collection(job, out, _runner(properties) if shared else None)
             else:
                 assembly = assemble_retriever(encoder, vectors, index, defaults, store_text)
                 if "examples" in inputs and "corpus" in inputs:
@@ -110,6 +115,8 @@ class RetrieverExporter(base_component.BaseComponent):
         model_name: What requests will call the model.
         store_text: What it returns of the texts, as for `assemble_retriever`.
         tokens_per_partition: Most tokens of one model, about; an index with more becomes a collection.
+        beam_args: Options of Beam; a runner among them exports partitions in parallel, if artifacts lie in a
+            file system that its workers see, too. Otherwise this process exports one after the other.
         examples: Training examples, on whose split `eval` `alpha` is chosen; that of `defaults` if None.
         corpus: The documents that they name.
     """
@@ -126,6 +133,7 @@ class RetrieverExporter(base_component.BaseComponent):
         model_name: str,
         store_text: str = "full",
         tokens_per_partition: int = MOST,
+        beam_args: tuple[str, ...] = (),
         examples: BaseChannel | None = None,
         corpus: BaseChannel | None = None,
     ) -> None:
@@ -138,6 +146,7 @@ class RetrieverExporter(base_component.BaseComponent):
                 model_name=model_name,
                 store_text=store_text,
                 tokens_per_partition=tokens_per_partition,
+                beam_args=json.dumps(beam_args),
                 examples=examples,
                 corpus=corpus,
                 model=Channel(type=standard_artifacts.Model),
@@ -177,10 +186,20 @@ def _partitions(index: Path, tokens_per_partition: int | None) -> int:
     return math.ceil(TokenIndex.open(index).num_tokens / (tokens_per_partition or MOST))
 
 
-def _export_collection(job: PartitionExport, out: Path) -> ModelCard:
+def _runner(properties: dict[str, Any]) -> Runner | None:
+    """Beam's workers, where a runner is named."""
+    beam_args = json.loads(properties.get("beam_args") or "[]")
+    if not names_runner(beam_args):
+        return None
+    from xtr_tf.vectors.beam import BeamRunner
+
+    return BeamRunner(beam_args)
+
+
+def _export_collection(job: PartitionExport, out: Path, runner: Runner | None) -> ModelCard:
     """Writes a collection where a single model would be, with a card of all of it."""
     folder = out / _STAGING
-    collection = export_partitions(job, folder)
+    collection = export_partitions(job, folder, runner=runner)
     cards = [read_card(folder / entry.path / str(entry.version)) for entry in collection.partitions]
     card = card_of_collection(cards)
     card.write(folder)

@@ -29,6 +29,7 @@ from xtr_tf.retriever.export import export_retriever
 from xtr_tf.retriever.model_card import MODEL_CARD_FILE
 from xtr_tf.retriever.partitions import split
 from xtr_tf.retriever.versions import versions_in
+from xtr_tf.vectors.runners import Runner
 from xtr_tf.vectors.store import TokenVectors
 
 
@@ -79,8 +80,56 @@ class PartitionExport:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class ExportTask:
+    """The partitions of an export as a task for a runner, whose workers see the same folders.
+
+    Attributes:
+        job: What to export.
+        staging: Folder for finished partitions.
+        version: Of all of them.
+    """
+
+    job: PartitionExport
+    staging: str
+    version: int
+
+    def load(self) -> None:
+        """Nothing is shared: a model is several times the memory of what partitions have in common."""
+
+    def run(self, number: int, loaded: None) -> dict[str, int]:
+        """Makes sure that a partition is exported; it appears whole, with its entry."""
+        final = self.folder(number)
+        if not final.exists():
+            with tempfile.TemporaryDirectory(dir=self.staging, prefix=".partition-") as work:
+                base = Path(work) / final.name
+                entry = self.job.run(number, base, self.version)
+                (base / _ENTRY_FILE).write_text(json.dumps(dataclasses.asdict(entry)), encoding="utf-8")
+                try:
+                    base.rename(final)
+                except OSError:
+                    if not final.exists():  # else another worker was given the same partition, and was faster
+                        raise
+        return {"partitions_exported": 1}
+
+    def folder(self, number: int) -> Path:
+        """Where a partition lies when it is finished."""
+        return Path(self.staging) / partition_name(number)
+
+    def entry(self, number: int) -> PartitionEntry:
+        """What `collection.json` is to say of a finished partition."""
+        return PartitionEntry(**json.loads((self.folder(number) / _ENTRY_FILE).read_bytes()))
+
+
+_ENTRY_FILE = "entry.json"
+
+
 def export_partitions(
-    job: PartitionExport, base: str | Path, version: int | None = None, processes: int = 1
+    job: PartitionExport,
+    base: str | Path,
+    version: int | None = None,
+    processes: int = 1,
+    runner: Runner | None = None,
 ) -> Collection:
     """Writes `<base>/partition-0/<version>/` and so on, and `<base>/collection.json` last.
 
@@ -89,6 +138,7 @@ def export_partitions(
         base: Folder of the collection.
         version: Its number; the one after the largest of any partition if None.
         processes: Partitions to export at the same time; each takes the memory of its model several times.
+        runner: What exports them instead, on workers that see the folders of `job` and `base`.
 
     Returns:
         What `collection.json` holds.
@@ -101,19 +151,21 @@ def export_partitions(
     manifest, index = read_manifest(Path(job.encoder)), TokenIndex.open(job.index)
     check_origin(manifest.fingerprint, TokenVectors.open(job.vectors), index)
     split(index.document_offsets, job.count)
-    names = [partition_name(number) for number in range(job.count)]
-    version = _free_version(base, version)
+    numbers, version = range(job.count), _free_version(base, version)
     with writing(base):
         base.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=base, prefix=".export-") as staging:
-        folders = [Path(staging) / name for name in names]
+        task = ExportTask(job, str(Path(staging).resolve()), version)
         with track("export partitions", job.count, "partitions") as progress:
-            entries = []
-            for entry in _run_all(job, folders, version, processes):
-                entries.append(entry)
-                progress.update(done=len(entries))
+            if runner is not None:
+                runner(task, numbers)
+            else:
+                for _ in _run_all(task, numbers, processes):
+                    progress.advance(1)
+        folders = [task.folder(number) for number in numbers]
+        entries = tuple(task.entry(number) for number in numbers)
         card = json.loads((folders[0] / str(version) / MODEL_CARD_FILE).read_bytes())
-        collection = Collection(version, manifest.fingerprint, card["index"]["quantizer"], tuple(entries))
+        collection = Collection(version, manifest.fingerprint, card["index"]["quantizer"], entries)
         with _moved(folders, base, version):
             collection.write(base)
     return collection
@@ -124,17 +176,14 @@ def partition_name(number: int) -> str:
     return f"partition-{number}"
 
 
-def _run_all(
-    job: PartitionExport, folders: Sequence[Path], version: int, processes: int
-) -> Iterator[PartitionEntry]:
-    arguments: list[Any] = [range(len(folders)), folders, [version] * len(folders)]
+def _run_all(task: ExportTask, numbers: Sequence[int], processes: int) -> Iterator[Any]:
     if processes == 1:
-        yield from map(job.run, *arguments)
+        yield from (task.run(number, None) for number in numbers)
         return
     # TensorFlow must not be forked once its threads run.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context) as pool:
-        yield from pool.map(job.run, *arguments)
+        yield from pool.map(task.run, numbers, [None] * len(numbers))
 
 
 def _free_version(base: Path, version: int | None) -> int:
