@@ -1,11 +1,13 @@
 """Documents per second and query latency of our encoder against transformers on torch.
 
     make bench-encode
+    make bench-encode ARGS="--only corpus --against COMMIT" # a whole job, next to an earlier commit's
     .venv/bin/python benchmarks/encode/run.py --cpu-time    # one thread's CPU time, on a busy machine
 
 Each engine is a process of its own. They take turns round by round, so that other load on the
 machine hits both, and each round's ratio is of neighbours in time; the medians are reported.
-Ids are given: tokenising is not measured. Documents are batched by length for both engines.
+Ids are given: tokenizing is not measured. Documents are batched by length for both engines. What a
+whole job takes, tokenizing included, is measured by itself (`corpus.py`).
 """
 
 from __future__ import annotations
@@ -17,10 +19,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from workload import length_sorted_batches, make_workload, spread, write_weights
+from corpus import measure_corpus
+from workload import length_sorted_batches, make_workload, scifact_texts, spread, write_weights
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # what the benchmarks share
 
+from earlier_commit import checked_out
 from engine_process import REPOSITORY, Engine, in_turns, print_machine
 
 HERE = Path(__file__).resolve().parent
@@ -43,10 +47,31 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=100, help="queries a round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cpu-time", action="store_true", help="one thread each, timed by its CPU time")
+    parser.add_argument("--against", metavar="COMMIT", help="also measure whole jobs of an earlier commit")
+    parser.add_argument("--only", choices=("all", "corpus"), default="all", help="a part of it")
     arguments = parser.parse_args()
 
     folder = REPOSITORY / ".bench" / "encode"
     folder.mkdir(parents=True, exist_ok=True)
+    result = {} if arguments.only == "corpus" else _next_to_torch(arguments, folder)
+    result |= _whole_jobs(arguments, folder)
+    print(f"load       {os.getloadavg()[0]:.1f} at the end")
+    print("RESULT bench-encode " + " ".join(f"{name}={value:.2f}" for name, value in result.items()))
+
+
+def _whole_jobs(arguments: argparse.Namespace, folder: Path) -> dict[str, float]:
+    """Prints where the time of a job goes; the ratio to an earlier commit, if there is one."""
+    if arguments.only == "corpus":
+        print_machine(arguments.cpu_time)
+    texts = scifact_texts()
+    earlier = checked_out(arguments.against, folder) if arguments.against else None
+    clock = "cpu" if arguments.cpu_time else "wall"
+    ratio = measure_corpus(folder, texts and texts["corpus"], earlier, arguments.rounds, clock)
+    return {} if ratio is None else {"corpus_ratio": ratio}
+
+
+def _next_to_torch(arguments: argparse.Namespace, folder: Path) -> dict[str, float]:
+    """Measures both engines round by round; the ratios for the RESULT line."""
     workload = make_workload(arguments.queries)
     batches = spread(length_sorted_batches(workload.documents, BATCH_SIZE), arguments.batches)
     documents = [row[row != 0][np.newaxis] for batch in batches for row in batch]
@@ -69,7 +94,7 @@ def main() -> None:
     finally:
         for engine in engines:
             engine.close()
-    _report(measured, len(documents))
+    return _report(measured, len(documents))
 
 
 def _write(path: Path, batches: list[np.ndarray]) -> Path:
@@ -114,7 +139,7 @@ def _measure(
     return measured
 
 
-def _report(measured: dict[str, list[tuple[list[float], ...]]], documents: int) -> None:
+def _report(measured: dict[str, list[tuple[list[float], ...]]], documents: int) -> dict[str, float]:
     rates = {
         task: [tuple(documents / sum(seconds) for seconds in pair) for pair in rounds]
         for task, rounds in measured.items()
@@ -133,9 +158,8 @@ def _report(measured: dict[str, list[tuple[list[float], ...]]], documents: int) 
     ]
     docs_ratio = statistics.median(ours / theirs for ours, theirs in best)
     latency_ratio = statistics.median(ours / theirs for ours, theirs in latencies)
-    print(f"load       {os.getloadavg()[0]:.1f} at the end")
     print("docs_ratio compares each engine at its better batch size, round by round")
-    print(f"RESULT bench-encode docs_ratio={docs_ratio:.2f} query_latency_ratio={latency_ratio:.2f}")
+    return {"docs_ratio": docs_ratio, "query_latency_ratio": latency_ratio}
 
 
 def _print_pairs(task: str, unit: str, pairs: list[tuple[float, ...]]) -> None:

@@ -49,10 +49,8 @@ class Workload:
 def make_workload(queries: int, seed: int = 0) -> Workload:
     """The whole corpus and some queries, real ones if the measurement data are there."""
     random = np.random.default_rng(seed)
-    data = Path(os.environ.get("XTR_TF_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
-    archive, vocabulary = data / "test" / "scifact_en.tar.xz", data / "vocab" / "mt5.spiece.model"
-    if archive.is_file() and vocabulary.is_file():
-        texts = _scifact_texts(archive)
+    texts, vocabulary = scifact_texts(), _data() / "vocab" / "mt5.spiece.model"
+    if texts and vocabulary.is_file():
         return Workload(
             _tokenize(vocabulary, texts["corpus"], DOCUMENT_LENGTH),
             _tokenize(vocabulary, random.choice(texts["queries"], queries, replace=False), QUERY_LENGTH),
@@ -88,7 +86,15 @@ def write_weights(path: Path) -> None:
     save_file({name: initial_weight(CONFIG, name, seed=0) for name in weight_shapes(CONFIG)}, path)
 
 
-def _scifact_texts(archive: Path) -> dict[str, list[str]]:
+def _data() -> Path:
+    return Path(os.environ.get("XTR_TF_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+
+
+def scifact_texts() -> dict[str, list[str]] | None:
+    """Texts of scifact's `corpus` and `queries`, lower-cased; None where they are not at hand."""
+    archive = _data() / "test" / "scifact_en.tar.xz"
+    if not archive.is_file():
+        return None
     with tarfile.open(archive) as tar:
         lines = {
             name: io.TextIOWrapper(tar.extractfile(f"scifact_en/{name}.jsonl"), "utf-8").readlines()

@@ -1,0 +1,126 @@
+"""How fast `xtr-tf encode` is on a corpus, part by part, now and at an earlier commit.
+
+A fresh process for every measurement: what a job takes to start is a part of it. The shipped encoder and
+documents of scifact, or the embedded example's where the measurement data are not at hand.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+ENCODER = REPOSITORY / "models" / "mxtr_tiny"
+EXAMPLE = REPOSITORY / "examples" / "atlas" / "corpus.jsonl"
+DOCUMENTS = 1_000
+#: In the order of the work; `rest` is what is none of them.
+PARTS = ("start", "reading", "loading", "tokenizing", "encoder", "writing", "rest")
+
+
+def measure_corpus(
+    folder: Path, texts: list[str] | None, earlier: Path | None, rounds: int, clock: str
+) -> float | None:
+    """Prints seconds by part and tokens per second, for one thread and for two.
+
+    Args:
+        folder: Where to write.
+        texts: Documents; the embedded example's if None.
+        earlier: The code of an earlier commit, which takes turns with this one.
+        rounds: How often each is measured.
+        clock: `wall`, or `cpu` for one thread's processor time on a busy machine.
+
+    Returns:
+        Tokens per second of this code over those of the earlier one, start included, the worse of both
+        numbers of threads; None without an earlier one.
+    """
+    corpus = EXAMPLE
+    if texts is not None:
+        corpus = folder / "corpus.jsonl"
+        lines = (json.dumps({"_id": str(i), "text": text}) for i, text in enumerate(texts[:DOCUMENTS]))
+        corpus.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    trees = {"now": REPOSITORY} | ({"before": earlier} if earlier else {})
+    print(f"{'corpus':20s} " + " ".join(f"{part:>10s}" for part in PARTS) + "   tokens/s")
+    worst: list[float] = []
+    for threads in (1,) if clock == "cpu" else (1, 2):
+        found: dict[str, list[dict[str, float]]] = {name: [] for name in trees}
+        for round_ in range(rounds):
+            for name in list(trees)[:: 1 if round_ % 2 else -1]:
+                found[name].append(_in_a_process(trees[name], corpus, folder / "vectors", threads, clock))
+        rates = {
+            name: statistics.median(own["tokens"] / own["seconds"] for own in measured)
+            for name, measured in found.items()
+        }
+        for name, measured in found.items():
+            medians = (statistics.median(own[part] for own in measured) for part in PARTS)
+            print(
+                f"{name}, {threads} thread(s)".ljust(20)
+                + " "
+                + " ".join(f"{seconds:10.2f}" for seconds in medians)
+                + f"   {rates[name]:8.0f}"
+            )
+        if earlier:
+            worst.append(rates["now"] / rates["before"])
+    return min(worst, default=None)
+
+
+def _in_a_process(tree: Path, corpus: Path, out: Path, threads: int, clock: str) -> dict[str, float]:
+    shutil.rmtree(out, ignore_errors=True)
+    command = [sys.executable, "-W", "ignore", __file__, str(corpus), str(out), str(threads), clock]
+    variables = {**os.environ, "PYTHONPATH": str(tree), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    printed = subprocess.run(command, env=variables, stdout=subprocess.PIPE, text=True, check=True).stdout
+    answer: dict[str, float] = json.loads(printed.splitlines()[-1])
+    return answer
+
+
+def _timed(owner: Any, name: str, seconds: dict[str, float], part: str, clock: Callable[[], float]) -> None:
+    """Replaces a function by one that adds up how long it takes; a generator is run to its end."""
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def timed(*arguments: Any, **keywords: Any) -> Any:
+        start = clock()
+        result = original(*arguments, **keywords)
+        if part == "tokenizing":
+            result = list(result)
+        seconds[part] = seconds.get(part, 0.0) + clock() - start
+        return result
+
+    setattr(owner, name, timed)
+
+
+def _worker(corpus: str, out: str, threads: str, clock: str) -> None:
+    """Encodes the corpus once, and prints seconds by part."""
+    tick = {"wall": time.perf_counter, "cpu": time.process_time}[clock]
+    os.sched_setaffinity(0, range(int(threads)))
+    start = tick()
+    from xtr_tf.vectors import job, plan
+    from xtr_tf.vectors.document_encoder import DocumentEncoder
+    from xtr_tf.vectors.encode import encode_corpus
+    from xtr_tf.vectors.passages import PassageSplitter
+
+    seconds = {"start": tick() - start}
+    for owner, name, part in (
+        (plan.EncodingPlan, "write", "reading"),
+        (job.EncodingJob, "load", "loading"),
+        (PassageSplitter, "split", "tokenizing"),
+        (DocumentEncoder, "_encode_passages", "encoder"),
+        (job, "write_shard", "writing"),
+    ):
+        _timed(owner, name, seconds, part, tick)
+    report = encode_corpus(corpus, ENCODER, out)
+    total = tick() - start
+    seconds["rest"] = total - sum(seconds.values())
+    print(json.dumps({**seconds, "seconds": total, "tokens": report.counters["tokens_encoded"]}))
+
+
+if __name__ == "__main__":
+    _worker(*sys.argv[1:])
