@@ -17,6 +17,7 @@ from tfx.utils import proto_utils
 from tfx_pipeline.artifacts import refusals, write_model_blessing
 from tfx_pipeline.components.pusher import PushOnceExecutor, newest_version
 from tfx_pipeline.components.retrieval_evaluator import RetrievalEvaluatorExecutor
+from tfx_pipeline.components.retriever_exporter import _partitions
 from tfx_pipeline.components.serving_validator import ServingValidatorExecutor
 from tfx_pipeline.config import PipelineConfig
 from tfx_pipeline.data.example_gen import document_example
@@ -226,6 +227,12 @@ def test_a_collection_is_evaluated_as_a_model_is(model: Any, tiny_corpus: Any, t
     (dataset,) = report["datasets"]
     # An exact index in partitions finds what exact search finds.
     assert dataset["exact_check"]["overlap_at_10"] == pytest.approx(1.0, abs=0.05)
+
+
+def test_there_are_never_more_partitions_than_documents(directories: Path, tiny_corpus: Any) -> None:
+    tokens, documents = len(tiny_corpus.vectors), len(tiny_corpus.documents)
+    for most, count in ((tokens, 1), (tokens - 1, 2), (-(-tokens // 5), 5), (1, documents), (0, 1)):
+        assert _partitions(directories / "exact", most) == count
 
 
 def test_how_much_a_model_holds_does_not_change_the_index() -> None:

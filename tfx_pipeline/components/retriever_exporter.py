@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tfx.dsl.components.base import base_component, base_executor, executor_spec
 from tfx.types import Artifact, BaseChannel, Channel, standard_artifacts
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
@@ -183,7 +184,10 @@ def _export(assembly: Assembly, name: str, out: Path) -> ModelCard:
 
 
 def _partitions(index: Path, tokens_per_partition: int | None) -> int:
-    return math.ceil(TokenIndex.open(index).num_tokens / (tokens_per_partition or MOST))
+    """How many models an index becomes; a document is never cut, however many tokens it has."""
+    opened = TokenIndex.open(index)
+    wanted = math.ceil(opened.num_tokens / (tokens_per_partition or MOST))
+    return min(wanted, np.count_nonzero(np.diff(opened.document_offsets)))
 
 
 def _runner(properties: dict[str, Any]) -> Runner | None:
