@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from tfx.proto import pusher_pb2
 from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
+from tfx_pipeline import storage
 from tfx_pipeline.artifacts import refusals, write_model_blessing
 from tfx_pipeline.components.pusher import PushOnceExecutor, newest_version
 from tfx_pipeline.components.retrieval_evaluator import RetrievalEvaluatorExecutor
@@ -203,7 +206,27 @@ def test_a_partition_that_cannot_be_loaded_is_named(model: Any, tmp_path: Path) 
     assert all(reason.startswith("partition 0: ") for reason in refused)
 
 
-def test_a_collection_is_evaluated_as_a_model_is(model: Any, tiny_corpus: Any, tmp_path: Path) -> None:
+@pytest.fixture
+def remote(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
+    """Has artifacts copied as if from an object store; gives what was here at the same time."""
+    here: list[set[str]] = [set()]
+    monkeypatch.setattr("tfx_pipeline.storage.is_remote", lambda uri: "Format-Serving" in uri)
+    fetch = storage.local_input
+
+    @contextlib.contextmanager
+    def counted(uri: str) -> Iterator[Path]:
+        with fetch(uri) as folder:
+            here.append(here[-1] | {uri})
+            yield folder
+            here.append(here[-1] - {uri})
+
+    monkeypatch.setattr("tfx_pipeline.components.retrieval_evaluator.local_input", counted)
+    return here
+
+
+def test_a_collection_is_evaluated_as_a_model_is(
+    model: Any, tiny_corpus: Any, tmp_path: Path, remote: list[set[str]]
+) -> None:
     documents = [
         Document(record.id, record.text, record.title, record.language) for record in tiny_corpus.documents
     ]
@@ -227,6 +250,9 @@ def test_a_collection_is_evaluated_as_a_model_is(model: Any, tiny_corpus: Any, t
     (dataset,) = report["datasets"]
     # An exact index in partitions finds what exact search finds.
     assert dataset["exact_check"]["overlap_at_10"] == pytest.approx(1.0, abs=0.05)
+    # One partition at a time, and nothing else of it.
+    assert {len(uris) for uris in remote} == {0, 1}
+    assert {Path(uri).parent.name for uris in remote for uri in uris} == {"partition-0", "partition-1"}
 
 
 def test_there_are_never_more_partitions_than_documents(directories: Path, tiny_corpus: Any) -> None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import posixpath
+import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
 from tfx.components.evaluator import executor as evaluator
 from tfx.dsl.components.base import base_beam_component, executor_spec
 from tfx.types import Artifact, BaseChannel, Channel, standard_artifacts
@@ -21,6 +23,7 @@ from tfx.utils import path_utils
 
 from tfx_pipeline.artifacts import read_document_ids, read_model_card, refusals, write_model_blessing
 from tfx_pipeline.blessing import Verdict, judge
+from tfx_pipeline.components.collection_push import is_collection
 from tfx_pipeline.components.executor import Artifacts, SingleArtifacts
 from tfx_pipeline.config import QualitySettings, settings_from_json
 from tfx_pipeline.data.splits import development_set
@@ -29,9 +32,11 @@ from tfx_pipeline.storage import local_input, local_output
 from tfx_pipeline.withdrawal import identity_of
 from xtr_tf.collections.dataset import Dataset
 from xtr_tf.evaluation.evaluator import EvaluationSettings, Evaluator
+from xtr_tf.evaluation.exported_collection import ExportedCollection
 from xtr_tf.evaluation.exported_model import IndexModel
 from xtr_tf.evaluation.report.content import build_content
 from xtr_tf.evaluation.report.html import write_report
+from xtr_tf.retriever.collection_file import COLLECTION_FILE
 
 _USUAL_K_PRIME = 1_000
 
@@ -171,12 +176,11 @@ def _evaluate(
     started = time.perf_counter()
     with ExitStack() as stack:
         out = stack.enter_context(local_output(evaluation.uri))
-        directory = stack.enter_context(local_input(path_utils.serving_model_path(model.uri)))
-        tested = _open(directory, "this model")
+        tested = _open(path_utils.serving_model_path(model.uri), "this model", stack)
         opponent = documents = None
         if baseline is not None:
             serving_model = path_utils.serving_model_path(baseline.uri)
-            opponent = _open(stack.enter_context(local_input(serving_model)), "latest blessed model")
+            opponent = _open(serving_model, "latest blessed model", stack)
             documents = read_document_ids(baseline.uri)
         measured = EvaluationSettings(
             k_prime=settings.k_prime or _default_k_prime(model),
@@ -194,8 +198,16 @@ def _evaluate(
     return judge(content, settings)
 
 
-def _open(directory: Path, name: str) -> IndexModel:
-    model = IndexModel(directory)
+def _open(uri: str, name: str, stack: ExitStack) -> IndexModel:
+    """Opens a model, or a collection, of which a remote partition is here only while it is searched."""
+    if is_collection(uri):
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        tf.io.gfile.copy(posixpath.join(uri, COLLECTION_FILE), posixpath.join(folder, COLLECTION_FILE))
+        collection = ExportedCollection(folder, lambda path: local_input(posixpath.join(uri, path)))
+        stack.callback(collection.close)
+        model = IndexModel(collection)
+    else:
+        model = IndexModel(stack.enter_context(local_input(uri)))
     model.name = name
     return model
 

@@ -22,9 +22,10 @@ import numpy as np
 from serving.client import Client, ClientError, Tensor
 from tfx_pipeline.config import ServingCheckSettings
 from xtr_tf.errors import InputError
+from xtr_tf.evaluation.exported_collection import Fetch
 from xtr_tf.processes import child_environment
 from xtr_tf.retriever.agreement import differences
-from xtr_tf.retriever.collection_file import COLLECTION_FILE, Collection, read_collection
+from xtr_tf.retriever.collection_file import COLLECTION_FILE, Collection
 from xtr_tf.retriever.gate import verify_model
 from xtr_tf.retriever.reference_cases import ReferenceCase, read_reference
 
@@ -80,28 +81,27 @@ def run_smoke_test(directory: Path, settings: ServingCheckSettings) -> ServingSm
     )
 
 
-def run_collection_test(directory: Path, settings: ServingCheckSettings) -> ServingSmokeTest:
+def run_collection_test(
+    collection: Collection, fetch: Fetch, settings: ServingCheckSettings
+) -> ServingSmokeTest:
     """The same for a collection, one partition after the other, so that one machine can do it.
 
     Each partition is tested as a model. Then an aggregator in front of it, which is told that it is the whole
     collection, must find it to be what `collection.json` says, and give the partition's own answers.
 
     Args:
-        directory: The folder of `collection.json` and of the partitions.
+        collection: What `collection.json` says.
+        fetch: Gives a partition's model, by its path, for as long as it is tested.
         settings: How fast an aggregator with one partition must be.
 
     Returns:
         Load time and latency of the slowest partition, and what is wrong with any.
     """
-    try:
-        collection = read_collection(directory / COLLECTION_FILE)
-    except InputError as error:
-        return ServingSmokeTest((str(error),))
     tests = []
-    for number in range(len(collection.partitions)):
-        test = _test_partition(directory, collection, number, settings)
-        tests.append(test)
-        if test.problems:
+    for number, entry in enumerate(collection.partitions):
+        with fetch(f"{entry.path}/{entry.version}") as model:
+            tests.append(_test_partition(model, collection, number, settings))
+        if tests[-1].problems:
             break
     latencies = [test.latency_ms for test in tests if test.latency_ms is not None]
     loads = [test.load_seconds for test in tests if test.load_seconds is not None]
@@ -114,10 +114,9 @@ def run_collection_test(directory: Path, settings: ServingCheckSettings) -> Serv
 
 
 def _test_partition(
-    directory: Path, collection: Collection, number: int, settings: ServingCheckSettings
+    model: Path, collection: Collection, number: int, settings: ServingCheckSettings
 ) -> ServingSmokeTest:
     entry = collection.partitions[number]
-    model = directory / entry.path / str(entry.version)
     alone = run_smoke_test(model, settings)
     if alone.problems:
         return dataclasses.replace(alone, problems=_of_partition(number, alone.problems))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import posixpath
 from typing import Any
 
 from tfx.dsl.components.base import base_component, base_executor, executor_spec
@@ -16,6 +17,7 @@ from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionP
 from tfx.utils import path_utils
 
 from tfx_pipeline.artifacts import write_infra_blessing
+from tfx_pipeline.components.collection_push import is_collection, read_remote
 from tfx_pipeline.components.executor import Artifacts, SingleArtifacts
 from tfx_pipeline.components.serving_smoke_test import (
     ServingSmokeTest,
@@ -24,7 +26,7 @@ from tfx_pipeline.components.serving_smoke_test import (
 )
 from tfx_pipeline.config import ServingCheckSettings, settings_from_json
 from tfx_pipeline.storage import local_input, local_output
-from xtr_tf.retriever.collection_file import COLLECTION_FILE
+from xtr_tf.errors import InputError
 
 _RESULT_FILE = "trial.json"
 
@@ -45,9 +47,7 @@ class ServingValidatorExecutor(SingleArtifacts, base_executor.BaseExecutor):
         settings = settings_from_json(ServingCheckSettings, properties["parameters"])
         model = inputs["model"]
         blessing = outputs["blessing"]
-        with local_input(path_utils.serving_model_path(model.uri)) as directory:
-            is_collection = (directory / COLLECTION_FILE).is_file()
-            test = (run_collection_test if is_collection else run_smoke_test)(directory, settings)
+        test = _test(path_utils.serving_model_path(model.uri), settings)
         with local_output(blessing.uri) as folder:
             text = json.dumps(dataclasses.asdict(test), indent=2, ensure_ascii=False)
             (folder / _RESULT_FILE).write_text(f"{text}\n", encoding="utf-8")
@@ -77,6 +77,17 @@ class ServingValidator(base_component.BaseComponent):
                 model=model, parameters=parameters, blessing=Channel(type=standard_artifacts.InfraBlessing)
             )
         )
+
+
+def _test(uri: str, settings: ServingCheckSettings) -> ServingSmokeTest:
+    if not is_collection(uri):
+        with local_input(uri) as directory:
+            return run_smoke_test(directory, settings)
+    try:
+        collection = read_remote(uri)
+    except InputError as error:
+        return ServingSmokeTest((str(error),))
+    return run_collection_test(collection, lambda path: local_input(posixpath.join(uri, path)), settings)
 
 
 def _summary(test: ServingSmokeTest, settings: ServingCheckSettings) -> str:

@@ -6,8 +6,9 @@ nothing of servers, or of Python TensorFlow.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,9 @@ from xtr_tf.progress import track
 from xtr_tf.retriever.collection_file import COLLECTION_FILE, read_collection
 from xtr_tf.scoring.merging import MergedHits, PartitionHits, Scoring
 from xtr_tf.vectors.query_encoder import EncodedQuery
+
+#: Gives a partition's folder while it is used.
+Fetch = Callable[[str], contextlib.AbstractContextManager[Path]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,13 +55,17 @@ class ExportedCollection:
 
     Args:
         directory: The folder of `collection.json` and of the partitions.
+        fetch: Gives a partition's folder, by its path below `directory`, for as long as it is used; as it
+            lies there if None.
     """
 
     has_lexical = False
     default_alpha = 0.0
 
-    def __init__(self, directory: str | Path) -> None:
+    def __init__(self, directory: str | Path, fetch: Fetch | None = None) -> None:
         self.directory = Path(directory)
+        self._fetch = fetch or (lambda path: contextlib.nullcontext(self.directory / path))
+        self._fetched = contextlib.ExitStack()
         self._collection = read_collection(self.directory / COLLECTION_FILE)
         self._first_documents = np.cumsum([0, *(entry.documents for entry in self._collection.partitions)])
         self._number, self._opened = 0, self._load(0)
@@ -128,14 +136,20 @@ class ExportedCollection:
         """The vectors of a corpus; see `ExportedModel.encode_documents`."""
         return self._opened.encode_documents(documents, dataset)
 
+    def close(self) -> None:
+        """Frees the partition that is in memory."""
+        self._opened.close()
+        self._fetched.close()
+
     def _load(self, number: int) -> ExportedModel:
         entry = self._collection.partitions[number]
-        return ExportedModel(self.directory / entry.path / str(entry.version))
+        folder = self._fetched.enter_context(self._fetch(f"{entry.path}/{entry.version}"))
+        return ExportedModel(folder)
 
     def _partition(self, number: int) -> ExportedModel:
         """The model of a partition; the one before it is closed."""
         if number != self._number:
-            self._opened.close()
+            self.close()
             self._number, self._opened = number, self._load(number)
         return self._opened
 

@@ -37,13 +37,14 @@ class IndexModel:
     """A model version with an index of its own, or a collection of partitions.
 
     Args:
-        directory: A version, the base directory of versions, or the folder of a `collection.json`.
+        model: A version, the base directory of versions, or the folder of a `collection.json`; or one of
+            them, opened.
     """
 
     kind = "exported model, its own index"
 
-    def __init__(self, directory: str | Path) -> None:
-        self._model = _opened(Path(directory))
+    def __init__(self, model: str | Path | _Searchable) -> None:
+        self._model = _opened(Path(model)) if isinstance(model, (str, Path)) else model
         self.name = "/".join(self._model.directory.resolve().parts[-2:])
 
     def evaluate(
