@@ -56,7 +56,8 @@ def main() -> None:
     result = {} if arguments.only == "corpus" else _next_to_torch(arguments, folder)
     result |= _whole_jobs(arguments, folder)
     print(f"load       {os.getloadavg()[0]:.1f} at the end")
-    print("RESULT bench-encode " + " ".join(f"{name}={value:.2f}" for name, value in result.items()))
+    if result:
+        print("RESULT bench-encode " + " ".join(f"{name}={value:.2f}" for name, value in result.items()))
 
 
 def _whole_jobs(arguments: argparse.Namespace, folder: Path) -> dict[str, float]:
