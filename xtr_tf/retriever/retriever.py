@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from xtr_tf.config.retrieval import SearchDefaults
 from xtr_tf.errors import InputError
+from xtr_tf.index.searchers.allowed import AllowedTokens
 from xtr_tf.index.searchers.base import TokenSearcher
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.tokenizer import Tokenizer
@@ -117,16 +118,17 @@ class Retriever(tf.Module):
             np.asarray(document_of_token, np.int32), trainable=False, name="document_of_token"
         )
         self.keeps_vectors = searcher.vectors_of(tf.zeros([0], tf.int32)) is not None
-        if self.keeps_vectors:
-            self.document_offsets = _document_offsets(document_of_token, documents.num_documents)
+        self.document_offsets = _document_offsets(document_of_token, documents.num_documents)
         # While a Keras object is saved it swaps its variables for copies, which the loader of TensorFlow
         # Serving does not find. So its variables are tracked here, and the object itself only closed over.
         self.encoder_variables = [variable.value for variable in encoder.variables]
         # One function for all signatures, so that the graph holds the encoder once.
         self._encode = encoder.inference
-        owners = self.document_of_token
+        owners, offsets = self.document_of_token, self.document_offsets
         # Without `self`, which would keep an index in memory until cycles are collected.
-        self._search_tokens = TokenSearch(searcher, lambda text: tf.gather(documents.allowed(text), owners))
+        self._search_tokens = TokenSearch(
+            searcher, lambda text: AllowedTokens(documents.allowed(text), offsets, owners)
+        )
         self._hybrid_ranker = lexical and HybridRanker(
             lexical,
             documents,

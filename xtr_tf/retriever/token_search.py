@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from xtr_tf.index.searchers.allowed import AllowedTokens
 from xtr_tf.index.searchers.base import TokenSearcher
 from xtr_tf.retriever.request import alike
 from xtr_tf.scoring.token_hits import TokenHits, hits_from_padded
@@ -42,8 +43,8 @@ class TokenRequest(NamedTuple):
     filters: tf.Tensor | None = None
 
 
-#: From a scalar string to `[tokens]` bool: which tokens a filter lets pass.
-Allowed = Callable[[tf.Tensor], tf.Tensor]
+#: From a scalar string to the tokens that a filter lets pass.
+Allowed = Callable[[tf.Tensor], AllowedTokens]
 
 
 class TokenSearch:
@@ -109,7 +110,7 @@ def _search_rows(
     lengths: tf.Tensor,
     k_prime: tf.Tensor,
     leaves: tf.Tensor,
-    allowed: Callable[[], tf.Tensor] | None = None,
+    allowed: Callable[[], AllowedTokens] | None = None,
     is_filtered: tf.Tensor | None = None,
 ) -> TokenHits:
     """Searches rows that ask for the same, among the tokens that `allowed` gives if they are filtered."""

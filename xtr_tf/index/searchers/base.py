@@ -11,9 +11,10 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from xtr_tf.index.rules import OVER_RETRIEVED, SCORED_DIRECTLY
+from xtr_tf.index.rules import SCORED_DIRECTLY, SPARE_DEVIATIONS
+from xtr_tf.index.searchers.allowed import AllowedTokens
 from xtr_tf.index.searchers.direct import search_directly
-from xtr_tf.scoring.token_hits import TokenHits, best_hits
+from xtr_tf.scoring.token_hits import TokenHits, hits_from_padded
 
 # The parts of `TokenHits`, as branches of a graph return them.
 Hits = tuple[tf.Tensor, ...]
@@ -74,16 +75,16 @@ class TokenSearcher(tf.Module, abc.ABC):
         k_prime: tf.Tensor,
         leaves: tf.Tensor,
         row_lengths: tf.Tensor | None,
-        allowed: tf.Tensor,
+        allowed: AllowedTokens,
     ) -> TokenHits:
-        """Finds the best `k_prime` of the allowed tokens, as an index of only these would.
+        """Finds the best `k_prime` of the allowed tokens, or about as many, as an index of only these would.
 
         Args:
             query_vectors: `[rows, dim]` float32.
             k_prime: Scalar int32, at least 1.
             leaves: 0 for the index's own rule, which then looks into more of them.
             row_lengths: `[queries]` int32.
-            allowed: `[tokens]` bool.
+            allowed: Which tokens.
 
         Returns:
             The hits, `[rows, columns]`; none of other tokens.
@@ -141,19 +142,26 @@ class TokenSearcher(tf.Module, abc.ABC):
         k_prime: tf.Tensor,
         leaves: tf.Tensor,
         row_lengths: tf.Tensor,
-        allowed: tf.Tensor,
+        allowed: AllowedTokens,
     ) -> TokenHits:
         """Scores few tokens directly, and searches many as the index does it best."""
-        count = tf.math.count_nonzero(allowed, dtype=tf.int32)
+        count = allowed.count
 
         def directly() -> Hits:
-            tokens = tf.cast(tf.where(allowed)[:, 0], tf.int32)
-            return tuple(search_directly(query_vectors, tokens, k_prime, self.approximate_vectors))
+            return tuple(search_directly(query_vectors, allowed.ordinals, k_prime, self.approximate_vectors))
 
         def broadly() -> Hits:
             return self._search_broadly(query_vectors, k_prime, leaves, row_lengths, allowed, count, directly)
 
-        return TokenHits(*tf.cond(count <= SCORED_DIRECTLY, directly, broadly))
+        hits = TokenHits(*tf.cond(count <= self._most_directly(k_prime), directly, broadly))
+        # Which the branches forget.
+        matrix, vector = [None, None], [None]
+        shapes = TokenHits(matrix, matrix, matrix, vector)
+        return TokenHits(*(tf.ensure_shape(part, shape) for part, shape in zip(hits, shapes, strict=True)))
+
+    def _most_directly(self, k_prime: tf.Tensor) -> tf.Tensor:
+        """How many allowed tokens are scored one by one, because that is the quicker way: scalar int32."""
+        return tf.constant(SCORED_DIRECTLY)
 
     def _search_broadly(
         self,
@@ -161,37 +169,47 @@ class TokenSearcher(tf.Module, abc.ABC):
         k_prime: tf.Tensor,
         leaves: tf.Tensor,
         row_lengths: tf.Tensor,
-        allowed: tf.Tensor,
+        allowed: AllowedTokens,
         count: tf.Tensor,
         directly: Callable[[], Hits],
     ) -> Hits:
         """Searches where many tokens are allowed: retrieves more than is wanted and drops the others.
 
-        If too few are left after that, because the query is about what is not allowed, all allowed tokens are
-        scored after all.
+        Where fewer than half of k' are left, because the query is about what is not allowed, all allowed
+        tokens are scored after all.
 
         Args:
             query_vectors: `[rows, dim]` float32.
             k_prime: Scalar int32.
             leaves: Scalar int32; 0 for the index's own rule.
             row_lengths: Rows of each query.
-            allowed: `[tokens]` bool.
+            allowed: Which tokens.
             count: Tokens that are allowed.
             directly: Scores all of them.
         """
         share = tf.cast(count, tf.float32) / self.num_tokens
-        more = tf.cast(tf.math.ceil(OVER_RETRIEVED * tf.cast(k_prime, tf.float32) / share), tf.int32)
+        wanted = tf.cast(k_prime, tf.float32)
+        more = tf.cast(tf.math.ceil((wanted + SPARE_DEVIATIONS * tf.sqrt(wanted)) / share), tf.int32)
         hits = self._search(query_vectors, tf.minimum(more, self.num_tokens), leaves, row_lengths)
-        valid = hits.valid & tf.gather(allowed, hits.token_ids)
-        found = best_hits(hits.token_ids, tf.where(valid, hits.scores, -float("inf")), k_prime)
-        left = tf.reduce_min(tf.math.count_nonzero(valid, axis=1, dtype=tf.int32))
-        return tf.cond(left >= tf.minimum(k_prime, count), lambda: tuple(found), directly)
+        valid = hits.valid & allowed.includes(hits.token_ids)
+        # Hits come in descending order, so that the best are those with the first places.
+        places = tf.cumsum(tf.cast(valid, tf.int32), axis=1)
+        least = tf.reduce_min(places[:, -1])
+        valid &= places <= k_prime
+        return tf.cond(
+            2 * least >= tf.minimum(k_prime, count),
+            lambda: tuple(hits_from_padded(hits.token_ids, hits.scores, valid)),
+            directly,
+        )
 
     @abc.abstractmethod
     def _search(
         self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, row_lengths: tf.Tensor
     ) -> TokenHits:
-        """Searches with arguments already checked: `1 <= k_prime <= num_tokens`, `leaves >= 0`."""
+        """Searches with arguments already checked: `1 <= k_prime <= num_tokens`, `leaves >= 0`.
+
+        Hits are in descending order unless a searcher has its own way to search many allowed tokens.
+        """
 
 
 @dataclasses.dataclass(frozen=True)

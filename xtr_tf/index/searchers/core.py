@@ -13,15 +13,11 @@ import numpy as np
 import tensorflow as tf
 
 from xtr_tf.index.rules import CORE_SEARCHED_SHARE, CORE_TOKENS_PER_K_PRIME
+from xtr_tf.index.searchers.allowed import AllowedTokens
 from xtr_tf.index.searchers.base import Hits, LeafRule, TokenSearcher
+from xtr_tf.index.searchers.direct import above_cut_offs, padded_hits, score_in_blocks
 from xtr_tf.index.vector_source import require_tokens
-from xtr_tf.scoring.token_hits import TokenHits, hits_from_padded
-
-# Tokens scored at once, so that memory stays bounded however many leaves are probed.
-_BLOCK = 16_384
-# The cut-off is found on a sample of the scored tokens in which it still has this rank at least.
-_MIN_RANK_IN_SAMPLE = 128
-_MAX_STRIDE = 16
+from xtr_tf.scoring.token_hits import TokenHits
 
 
 class CoreSearcher(TokenSearcher):
@@ -85,7 +81,7 @@ class CoreSearcher(TokenSearcher):
         k_prime: tf.Tensor,
         leaves: tf.Tensor,
         row_lengths: tf.Tensor,
-        allowed: tf.Tensor,
+        allowed: AllowedTokens,
         count: tf.Tensor,
         directly: Callable[[], Hits],
     ) -> Hits:
@@ -93,8 +89,7 @@ class CoreSearcher(TokenSearcher):
         share = tf.cast(count, tf.float32) / self.num_tokens
         needed = tf.cast(tf.math.ceil(tf.cast(k_prime, tf.float32) / share), tf.int32)
         probed = self._rule.leaves_to_search(leaves, tf.minimum(needed, self.num_tokens))
-        of_postings = tf.gather(allowed, self.postings)
-        return tuple(self._search_postings(query_vectors, k_prime, probed, row_lengths, of_postings))
+        return tuple(self._search_postings(query_vectors, k_prime, probed, row_lengths, allowed))
 
     def _search_postings(
         self,
@@ -102,9 +97,9 @@ class CoreSearcher(TokenSearcher):
         k_prime: tf.Tensor,
         leaves: tf.Tensor,
         row_lengths: tf.Tensor,
-        allowed: tf.Tensor | None,
+        allowed: AllowedTokens | None,
     ) -> TokenHits:
-        """Searches this many leaves; `allowed` is `[postings]` bool, or None for all of them."""
+        """Searches this many leaves; only allowed tokens, if that is not None."""
         row_lengths = tf.boolean_mask(row_lengths, row_lengths > 0)
         queries = tf.size(row_lengths)
         ends = tf.cumsum(row_lengths)
@@ -124,15 +119,10 @@ class CoreSearcher(TokenSearcher):
             parallel_iterations=1,
         )
         postings, scores, lengths = (array.concat() for array in hits)
-        tokens = tf.gather(self.postings, postings)
-        return hits_from_padded(
-            tf.RaggedTensor.from_row_lengths(tokens, lengths, validate=False).to_tensor(),
-            tf.RaggedTensor.from_row_lengths(scores, lengths, validate=False).to_tensor(),
-            tf.sequence_mask(lengths),
-        )
+        return padded_hits(tf.gather(self.postings, postings), scores, lengths)
 
     def _search_rows(
-        self, queries: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, allowed: tf.Tensor | None
+        self, queries: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, allowed: AllowedTokens | None
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns postings and scores of all hits, row after row, and the number of hits per row."""
         nearest = tf.math.top_k(tf.matmul(queries, self.centres, transpose_b=True), leaves, sorted=False)
@@ -140,39 +130,13 @@ class CoreSearcher(TokenSearcher):
         starts, ends = tf.gather(self.leaf_offsets, probed), tf.gather(self.leaf_offsets, probed + 1)
         postings = tf.ragged.range(starts, ends).flat_values
         if allowed is not None:
-            postings = tf.boolean_mask(postings, tf.gather(allowed, postings))
-        scores = self._score(queries * self.scales, postings)
-        retrieved = tf.transpose(scores >= _thresholds(scores, k_prime))
-        hits = tf.where(retrieved)
-        lengths = tf.math.count_nonzero(retrieved, axis=1)
-        return tf.gather(postings, hits[:, 1]), tf.gather_nd(scores, tf.reverse(hits, [1])), lengths
+            postings = tf.boolean_mask(postings, allowed.includes(tf.gather(self.postings, postings)))
+        scores = score_in_blocks(queries * self.scales, postings, self._stored)
+        return above_cut_offs(scores, postings, k_prime)
 
-    def _score(self, queries: tf.Tensor, postings: tf.Tensor) -> tf.Tensor:
-        """Returns inner products `[postings, rows]`, one block of postings after another."""
-        # One block even where the leaves are empty: no concatenation of nothing.
-        blocks = tf.maximum(-(-tf.size(postings) // _BLOCK), 1)
-
-        def score_block(block: tf.Tensor, scored: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
-            vectors = tf.gather(self.vectors, postings[block * _BLOCK : (block + 1) * _BLOCK])
-            scores = tf.matmul(tf.cast(vectors, tf.float32), queries, transpose_b=True)
-            return block + 1, scored.write(block, scores)
-
-        _, scored = tf.while_loop(
-            cond=lambda block, _: block < blocks,
-            body=score_block,
-            loop_vars=(tf.constant(0), _pieces(tf.float32, blocks, [None, None])),
-            parallel_iterations=1,
-        )
-        return tf.reshape(scored.concat(), [-1, tf.shape(queries)[0]])
-
-
-def _thresholds(scores: tf.Tensor, k_prime: tf.Tensor) -> tf.Tensor:
-    """Returns the score above which about `k_prime` of the `[postings, rows]` scores lie, `[rows]`."""
-    stride = tf.clip_by_value(k_prime // _MIN_RANK_IN_SAMPLE, 1, _MAX_STRIDE)
-    sample = tf.transpose(scores[::stride])
-    rank = tf.minimum(k_prime // stride, tf.shape(sample)[1])
-    thresholds = tf.reduce_min(tf.math.top_k(sample, rank).values, axis=1)
-    return tf.where(k_prime >= tf.shape(scores)[0], -float("inf"), thresholds)
+    def _stored(self, postings: tf.Tensor) -> tf.Tensor:
+        """The vectors of postings, to be multiplied by the scales."""
+        return tf.cast(tf.gather(self.vectors, postings), tf.float32)
 
 
 def _pieces(dtype: tf.DType, size: tf.Tensor, shape: list[int | None] | None = None) -> tf.TensorArray:

@@ -13,6 +13,11 @@ from xtr_tf.scoring.token_hits import TokenHits, hits_from_padded
 
 # Tokens scored at once, so that memory stays bounded however many there are.
 _BLOCK = 16_384
+# Similarities up to which all are held, and the best found by a cut-off: 64 MiB.
+_HELD = 1 << 24
+# The cut-off is found on a sample of the scored tokens in which it still has this rank at least.
+_MIN_RANK_IN_SAMPLE = 128
+_MAX_STRIDE = 16
 
 
 def search_directly(
@@ -21,7 +26,7 @@ def search_directly(
     k_prime: tf.Tensor,
     vectors_of: Callable[[tf.Tensor], tf.Tensor],
 ) -> TokenHits:
-    """Finds the best of some tokens for each query token.
+    """Finds the best of some tokens for each query token: `k_prime`, or about as many from 256 on.
 
     Args:
         query_vectors: `[rows, dim]` float32.
@@ -30,23 +35,89 @@ def search_directly(
         vectors_of: Gives the vectors of `[any]` ordinals, `[any, dim]` float32.
 
     Returns:
-        The hits, `[rows, max(min(k_prime, count), 1)]`.
+        The hits, `[rows, columns]`, one column at least.
     """
-    places, scores = best_in_blocks(
-        lambda start, end: tf.matmul(query_vectors, vectors_of(tokens[start:end]), transpose_b=True),
-        tf.shape(query_vectors)[0],
-        tf.size(tokens),
-        _BLOCK,
-        k_prime,
+    rows, count = tf.shape(query_vectors)[0], tf.size(tokens)
+
+    def by_cut_off() -> tuple[tf.Tensor, ...]:
+        scores = score_in_blocks(query_vectors, tokens, vectors_of)
+        return tuple(padded_hits(*above_cut_offs(scores, tokens, k_prime)))
+
+    def by_blocks() -> tuple[tf.Tensor, ...]:
+        places, scores = best_in_blocks(
+            lambda start, end: tf.matmul(query_vectors, vectors_of(tokens[start:end]), transpose_b=True),
+            *(rows, count, _BLOCK, k_prime),
+        )
+        return tuple(hits_from_padded(tf.gather(tokens, places), scores, tf.ones_like(scores, tf.bool)))
+
+    return TokenHits(*tf.cond(rows <= _HELD // tf.maximum(count, 1), by_cut_off, by_blocks))
+
+
+def score_in_blocks(
+    query_vectors: tf.Tensor, tokens: tf.Tensor, vectors_of: Callable[[tf.Tensor], tf.Tensor]
+) -> tf.Tensor:
+    """Inner products, one block of tokens after another.
+
+    Args:
+        query_vectors: `[rows, dim]` float32.
+        tokens: `[count]` int32, whatever `vectors_of` takes.
+        vectors_of: Gives `[any, dim]` float32.
+
+    Returns:
+        `[count, rows]` float32.
+    """
+    # One block even where there are no tokens: no concatenation of nothing.
+    blocks = tf.maximum(-(-tf.size(tokens) // _BLOCK), 1)
+
+    def score_block(block: tf.Tensor, scored: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+        vectors = vectors_of(tokens[block * _BLOCK : (block + 1) * _BLOCK])
+        return block + 1, scored.write(block, tf.matmul(vectors, query_vectors, transpose_b=True))
+
+    _, scored = tf.while_loop(
+        cond=lambda block, _: block < blocks,
+        body=score_block,
+        loop_vars=(
+            tf.constant(0),
+            tf.TensorArray(tf.float32, blocks, infer_shape=False, element_shape=[None, None]),
+        ),
+        parallel_iterations=1,
     )
-    found = tf.gather(tokens, places)
-    # One column at least, which holds nothing where there are no tokens.
-    missing = [[0, 0], [0, tf.maximum(1 - tf.shape(scores)[1], 0)]]
-    return hits_from_padded(
-        tf.pad(found, missing),
-        tf.pad(scores, missing),
-        tf.pad(tf.ones_like(scores, tf.bool), missing),
-    )
+    return tf.reshape(scored.concat(), [-1, tf.shape(query_vectors)[0]])
+
+
+def above_cut_offs(
+    scores: tf.Tensor, tokens: tf.Tensor, k_prime: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """About the best `k_prime` of each row, and exactly so many (or ties) below 256, without sorting.
+
+    Args:
+        scores: `[count, rows]` float32.
+        tokens: `[count]` int32.
+        k_prime: Scalar int32.
+
+    Returns:
+        Tokens and scores of all rows, one row after the other, and `[rows]` int64, how many each has.
+    """
+    stride = tf.clip_by_value(k_prime // _MIN_RANK_IN_SAMPLE, 1, _MAX_STRIDE)
+    sample = tf.transpose(scores[::stride])
+    rank = tf.minimum(k_prime // stride, tf.shape(sample)[1])
+    cut_offs = tf.reduce_min(tf.math.top_k(sample, rank).values, axis=1)
+    cut_offs = tf.where(k_prime >= tf.shape(scores)[0], -float("inf"), cut_offs)
+    retrieved = tf.transpose(scores >= cut_offs)
+    hits = tf.where(retrieved)
+    lengths = tf.math.count_nonzero(retrieved, axis=1)
+    return tf.gather(tokens, hits[:, 1]), tf.gather_nd(scores, tf.reverse(hits, [1])), lengths
+
+
+def padded_hits(tokens: tf.Tensor, scores: tf.Tensor, lengths: tf.Tensor) -> TokenHits:
+    """Hits of rows one after the other as `[rows, columns]`, one column at least."""
+    columns = tf.maximum(tf.reduce_max(lengths), 1)
+
+    def padded(values: tf.Tensor) -> tf.Tensor:
+        dense = tf.RaggedTensor.from_row_lengths(values, lengths, validate=False).to_tensor()
+        return tf.pad(dense, [[0, 0], [0, columns - tf.shape(dense, tf.int64)[1]]])
+
+    return hits_from_padded(padded(tokens), padded(scores), tf.sequence_mask(lengths, columns))
 
 
 def best_in_blocks(

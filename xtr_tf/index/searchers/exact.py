@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from xtr_tf.errors import InputError
+from xtr_tf.index.searchers.allowed import AllowedTokens
 from xtr_tf.index.searchers.base import TokenSearcher
 from xtr_tf.index.searchers.direct import best_in_blocks
 from xtr_tf.index.vector_source import require_finite
@@ -53,9 +54,9 @@ class ExactSearcher(TokenSearcher):
         k_prime: tf.Tensor,
         leaves: tf.Tensor,
         row_lengths: tf.Tensor,
-        allowed: tf.Tensor,
+        allowed: AllowedTokens,
     ) -> TokenHits:
-        return self._search_all(query_vectors, k_prime, allowed)
+        return self._search_all(query_vectors, k_prime, allowed.mask)
 
     def _search_all(
         self, query_vectors: tf.Tensor, k_prime: tf.Tensor, allowed: tf.Tensor | None

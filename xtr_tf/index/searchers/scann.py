@@ -18,7 +18,7 @@ from scann.scann_ops.py import scann_ops
 from scann.scann_ops.py.scann_builder import ReorderType, ScannBuilder
 from tensorflow.python.framework import auto_control_deps_utils
 
-from xtr_tf.index.rules import REORDERED_PER_K_PRIME, SEARCHED_SHARE, TOKENS_PER_K_PRIME
+from xtr_tf.index.rules import REORDERED_PER_K_PRIME, SCANN_DIRECTLY, SEARCHED_SHARE, TOKENS_PER_K_PRIME
 from xtr_tf.index.searchers.base import LeafRule, TokenSearcher
 from xtr_tf.index.vector_source import require_tokens
 from xtr_tf.scoring.token_hits import TokenHits, hits_from_padded
@@ -96,7 +96,7 @@ class ScannSearcher(TokenSearcher):
             self.int8 = (_variable(int8_vectors, "int8_vectors"), _variable(multipliers, "multipliers"))
         # As ScaNN has them in its own messages, for tokens that are scored one by one.
         self.centres = _variable(centres.astype(np.float32), "centres")
-        self.codewords = _variable(codebook.astype(np.float32), "codewords")
+        self.codewords = _variable(codewords_of_bytes(codebook.astype(np.float32)), "codewords")
         self.resource = _ScannResource(self, len(codebook))
 
     def vectors_of(self, tokens: tf.Tensor) -> tf.Tensor | None:
@@ -111,12 +111,20 @@ class ScannSearcher(TokenSearcher):
         vectors = self.vectors_of(tokens)
         if vectors is not None:
             return vectors
-        blocks, codewords, width = self.codewords.shape
-        codes = unpacked(tf.gather(self.codes, tokens), blocks)
-        places = tf.cast(codes, tf.int32) + tf.range(blocks) * codewords
-        residuals = tf.gather(tf.reshape(self.codewords, [blocks * codewords, width]), places)
+        codes = tf.cast(tf.gather(self.codes, tokens), tf.int32)
+        columns, values, width = self.codewords.shape
+        places = codes + tf.range(columns) * values
+        residuals = tf.gather(tf.reshape(self.codewords, [columns * values, width]), places)
         centres = tf.gather(self.centres, tf.cast(tf.gather(self.leaf_of_token, tokens), tf.int32))
-        return centres + tf.reshape(residuals, [-1, blocks * width])[:, : self.dim]
+        return centres + tf.reshape(residuals, [-1, columns * width])[:, : self.dim]
+
+    def _most_directly(self, k_prime: tf.Tensor) -> tf.Tensor:
+        """Where scoring all allowed tokens costs as much as retrieving k' of them among all tokens.
+
+        The one grows with the allowed tokens, the other with the inverse of their share.
+        """
+        both = SCANN_DIRECTLY * tf.cast(k_prime, tf.float32) * float(self.num_tokens)
+        return tf.cast(tf.sqrt(both), tf.int32)
 
     def _search(
         self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, row_lengths: tf.Tensor
@@ -228,6 +236,20 @@ def unpacked(codes: tf.Tensor, blocks: int) -> tf.Tensor:
     """
     low, high = tf.bitwise.bitwise_and(codes, 15), tf.bitwise.right_shift(codes, 4)
     return tf.reshape(tf.stack([low, high], axis=-1), [tf.shape(low)[0], -1])[:, :blocks]
+
+
+def codewords_of_bytes(codebook: np.ndarray) -> np.ndarray:
+    """The codewords of two blocks at once, so that stored bytes are decoded without being taken apart.
+
+    Args:
+        codebook: `[blocks, 16, width]`.
+
+    Returns:
+        `[ceil(blocks / 2), 256, 2 * width]`, by the byte that holds both codes; 0 for a missing block.
+    """
+    even = np.concatenate([codebook, np.zeros((len(codebook) % 2, *codebook.shape[1:]), codebook.dtype)])
+    codes = np.arange(256)
+    return np.concatenate([even[0::2][:, codes & 15], even[1::2][:, codes >> 4]], axis=2)
 
 
 def _variable(value: object, name: str) -> tf.Variable:

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from xtr_tf.errors import InputError
+from xtr_tf.index.searchers.allowed import AllowedTokens
 from xtr_tf.index.searchers.base import TokenSearcher
 from xtr_tf.scoring.token_hits import TokenHits, best_hits
 
@@ -64,12 +65,14 @@ class ShardedSearcher(TokenSearcher):
         k_prime: tf.Tensor,
         leaves: tf.Tensor,
         row_lengths: tf.Tensor,
-        allowed: tf.Tensor,
+        allowed: AllowedTokens,
     ) -> TokenHits:
-        of_shards = tf.split(allowed, [shard.num_tokens for shard in self.shards])
+        ends = np.cumsum([shard.num_tokens for shard in self.shards]).tolist()
         hits = [
-            shard.search_allowed(query_vectors, k_prime, leaves, row_lengths, of_shard)
-            for shard, of_shard in zip(self.shards, of_shards, strict=True)
+            shard.search_allowed(
+                query_vectors, k_prime, leaves, row_lengths, allowed.part(end - shard.num_tokens, end)
+            )
+            for shard, end in zip(self.shards, ends, strict=True)
         ]
         return self._merge(hits, k_prime)
 
