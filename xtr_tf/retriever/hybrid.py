@@ -14,7 +14,7 @@ from xtr_tf.retriever.lexical_part import LexicalPart
 from xtr_tf.retriever.request import SearchRequest
 from xtr_tf.retriever.tables import DocumentTable, joined_filters
 from xtr_tf.retriever.token_search import at_least_one_row
-from xtr_tf.scoring.fusion import fuse
+from xtr_tf.scoring.fusion import fuse, lexical_scale
 from xtr_tf.scoring.maxsim import score_kept_documents
 from xtr_tf.scoring.ranking import RankedDocuments, rank_all, sort_keys
 from xtr_tf.scoring.token_hits import TokenHits
@@ -135,9 +135,9 @@ class HybridRanker:
             place, encoding, of_query, weights, filter_, alpha, fusion, rescore = row
             xtr, floor = score_all_documents(hits, self._lexical.num_documents), score_of_nothing(hits)
             keys = tf.boolean_mask(terms.keys, terms.queries == place)
-            lexical = self._allowed(self._lexical.scores(keys), filter_)
-            largest = tf.reduce_max(lexical)
-            fused = fuse(xtr, lexical, floor, largest, alpha, fusion)
+            lexical, documents = self._allowed(self._lexical.scores(keys), filter_)
+            scale = lexical_scale(xtr, lexical, floor, documents)
+            fused = fuse(xtr, lexical, floor, scale, alpha, fusion)
             ordinals, scores = rank_all(fused, tf.maximum(rescore, columns))
             found = tf.maximum(ordinals, 0)
             of_found = tf.gather(xtr, found)
@@ -159,7 +159,7 @@ class HybridRanker:
                 )
                 # A document without tokens has only what it had.
                 exact = tf.where(exact > -float("inf"), exact, again.xtr_scores)
-                scores = fuse(exact, again.lexical_scores, floor, largest, alpha, fusion)
+                scores = fuse(exact, again.lexical_scores, floor, scale, alpha, fusion)
                 order = tf.math.top_k(sort_keys(scores, again.ordinals), columns).indices
                 again = again._replace(scores=scores, xtr_scores=exact)
                 return HybridDocuments(*(tf.gather(part, order) for part in again))
@@ -193,10 +193,12 @@ class HybridRanker:
             lexical_scores=tf.where(request.alpha[:, tf.newaxis] > 0, kept.lexical_scores, 0.0)
         )
 
-    def _allowed(self, scores: tf.Tensor, filter_: tf.Tensor) -> tf.Tensor:
-        """The same scores, 0 for documents that a filter does not let pass."""
-        return tf.cond(
-            filter_ == "",
-            lambda: scores,
-            lambda: tf.where(self._documents.allowed(filter_), scores, 0.0),
-        )
+    def _allowed(self, scores: tf.Tensor, filter_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The same scores, 0 for documents that a filter does not let pass, and how many it lets pass."""
+
+        def filtered() -> tuple[tf.Tensor, tf.Tensor]:
+            allowed = self._documents.allowed(filter_)
+            return tf.where(allowed, scores, 0.0), tf.math.count_nonzero(allowed, dtype=tf.int32)
+
+        everything = tf.constant(self._lexical.num_documents)
+        return tf.cond(filter_ == "", lambda: (scores, everything), filtered)

@@ -2,13 +2,12 @@
 
 `weighted` is a mean on the scale of f_XTR', so that `alpha` 0 is f_XTR' itself and 1 ranks as BM25:
 
-    (1 - alpha) * f_XTR' + alpha * (floor + (1 - floor) * BM25 / the query's largest BM25)
+    (1 - alpha) * f_XTR' + alpha * (floor + scale * BM25)
 
-where floor is f_XTR' of a document of which nothing was retrieved, and 1 the largest that there can be. So a
-document without a term of the query counts as one without a retrieved token, BM25's best as a perfect match.
-Of the scales tried on development sets (fairytaleqa, cranfield, cacm; mean nDCG@10, with the one `alpha` that
-suits them best) this had 48.7; the query's largest f_XTR' instead of 1 had 48.5, as had standardising both
-over the best 100 of each; the largest BM25 that the terms allow instead of the largest found 48.3; both 46.7.
+where floor is f_XTR' of a document of which nothing was retrieved: a document without a term of the query
+counts as one without a retrieved token. The scale is the query's own: the standard deviation of its 100 best
+f_XTR' over that of its 100 best BM25 scores, so that both count by what tells good documents from the next
+best ones, however large the corpus is.
 
 `rrf` adds `(1 - alpha) / (60 + rank)` and `alpha / (60 + rank)`, by ranks from 1 among the best 1,000 of each
 ([Cormack et al., 2009](https://doi.org/10.1145/1571941.1572114)). Knows nothing of where scores come from.
@@ -21,13 +20,34 @@ import tensorflow as tf
 
 #: What is added to ranks, and how many documents have one.
 RRF_CONSTANT, RRF_DEPTH = 60, 1_000
+#: Best documents of a query whose scores say how far they spread, and the least spread.
+SPREAD_DEPTH, LEAST_SPREAD = 100, 1e-6
+
+
+def lexical_scale(
+    xtr: tf.Tensor, lexical: tf.Tensor, floor: tf.Tensor, documents: tf.Tensor | int
+) -> tf.Tensor:
+    """What BM25 is multiplied by to spread as f_XTR' does, for the scores of one query.
+
+    Args:
+        xtr: `[documents]` float32, `-inf` for documents of which nothing was retrieved.
+        lexical: `[documents]` float32, 0 for documents without a term of the query.
+        floor: Scalar, f_XTR' of the former.
+        documents: How many may be found; the others have the lowest scores.
+
+    Returns:
+        Scalar float32; 0 where all documents have the same BM25.
+    """
+    depth = tf.minimum(SPREAD_DEPTH, documents)
+    spread = tf.maximum(_spread(tf.maximum(xtr, floor), depth), LEAST_SPREAD)
+    return tf.math.divide_no_nan(spread, _spread(lexical, depth))
 
 
 def fuse(
     xtr: tf.Tensor,
     lexical: tf.Tensor,
     floor: tf.Tensor,
-    largest: tf.Tensor,
+    scale: tf.Tensor,
     alpha: tf.Tensor,
     fusion: tf.Tensor,
 ) -> tf.Tensor:
@@ -37,7 +57,7 @@ def fuse(
         xtr: `[documents]` float32, `-inf` for documents of which nothing was retrieved.
         lexical: `[documents]` float32, 0 for documents without a term of the query.
         floor: Scalar, f_XTR' of the former.
-        largest: Scalar, the query's largest BM25.
+        scale: Scalar, of `lexical_scale`.
         alpha: Scalar, from 0 to 1.
         fusion: Scalar string, one of `xtr_tf.config.retrieval.FUSIONS`.
 
@@ -49,8 +69,7 @@ def fuse(
     candidates = retrieved & (alpha < 1) | matched & (alpha > 0)
 
     def weighted() -> tf.Tensor:
-        on_scale = floor + tf.maximum(1 - floor, 0.0) * tf.math.divide_no_nan(lexical, largest)
-        return (1 - alpha) * tf.where(retrieved, xtr, floor) + alpha * on_scale
+        return (1 - alpha) * tf.where(retrieved, xtr, floor) + alpha * (floor + scale * lexical)
 
     def by_ranks() -> tf.Tensor:
         ranked = (1 - alpha) * _reciprocal_ranks(xtr, retrieved)
@@ -59,6 +78,12 @@ def fuse(
         return tf.where(alpha > 0, tf.where(ranked > 0, ranked, -float("inf")), xtr)
 
     return tf.where(candidates, tf.cond(fusion == "rrf", by_ranks, weighted), -float("inf"))
+
+
+def _spread(scores: tf.Tensor, depth: tf.Tensor) -> tf.Tensor:
+    best = tf.math.top_k(scores, depth, sorted=False).values
+    # Of nothing there is no deviation.
+    return tf.where(depth > 0, tf.math.reduce_std(best), 0.0)
 
 
 def _reciprocal_ranks(scores: tf.Tensor, found: tf.Tensor) -> tf.Tensor:

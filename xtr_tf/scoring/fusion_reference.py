@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 _RRF_CONSTANT, _RRF_DEPTH = 60, 1_000
+_SPREAD_DEPTH, _LEAST_SPREAD = 100, 1e-6
 
 
 def fuse(
@@ -39,11 +40,19 @@ def fuse(
         candidates &= fused > 0
     else:
         floor = floor[:, np.newaxis]
-        largest = lexical.max(axis=1, keepdims=True)
-        share = np.divide(lexical, largest, out=np.zeros(lexical.shape), where=largest > 0)
-        on_scale = floor + np.maximum(1 - floor, 0) * share
-        fused = (1 - alpha) * np.where(retrieved, xtr, floor) + alpha * on_scale
+        filled = np.where(retrieved, xtr, floor)
+        spread = np.maximum(_spread(filled), _LEAST_SPREAD)
+        of_lexical = _spread(lexical)
+        scale = np.divide(spread, of_lexical, out=np.zeros(spread.shape), where=of_lexical > 0)
+        fused = (1 - alpha) * filled + alpha * (floor + scale * lexical)
     return np.where(candidates, fused, -np.inf)
+
+
+def _spread(scores: np.ndarray) -> np.ndarray:
+    """`[queries, 1]`, the standard deviation of each query's best scores."""
+    depth = min(_SPREAD_DEPTH, scores.shape[1])
+    best = np.partition(scores.astype(np.float64), scores.shape[1] - depth, axis=1)[:, -depth:]
+    return np.std(best, axis=1, keepdims=True)
 
 
 def _reciprocal_ranks(scores: np.ndarray, found: np.ndarray) -> np.ndarray:
