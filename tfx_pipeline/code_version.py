@@ -15,7 +15,7 @@ from xtr_tf.retriever.model_card import installed_versions
 _BASE = ("errors.py", "files.py", "collections", "config")
 _MODEL = (*_BASE, "model")
 _VECTORS = (*_MODEL, "vectors")
-_INDEX = (*_VECTORS, "scoring", "index")
+_INDEX = (*_VECTORS, "lexical", "scoring", "index")
 _RETRIEVER = (*_INDEX, "runtime", "retriever")
 _ALPHA = tuple(f"evaluation/{name}.py" for name in ("alpha", "metrics", "run"))
 
@@ -24,6 +24,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "TrainingGen": (*_BASE, "training/data"),
     "CorpusGen": _BASE,
     "DataGate": _BASE,
+    "NegativeMiner": (*_INDEX, "runtime", "training/data", "evaluation"),
     "Transform": (*_MODEL, "training/data"),
     "Trainer": (*_MODEL, "scoring", "training"),
     "CorpusEncoder": _VECTORS,
@@ -37,6 +38,7 @@ _OWN: dict[str, tuple[str, ...]] = {
     "TrainingGen": ("tfx_pipeline/data",),
     "CorpusGen": ("tfx_pipeline/data",),
     "DataGate": ("tfx_pipeline/data", "tfx_pipeline/components/data_gate.py"),
+    "NegativeMiner": ("tfx_pipeline/components/negative_miner.py", "tfx_pipeline/data/splits.py"),
     "Transform": ("tfx_pipeline/components/transform.py",),
     "Trainer": ("tfx_pipeline/components/trainer.py",),
     "CorpusEncoder": ("tfx_pipeline/components/corpus_encoder.py",),

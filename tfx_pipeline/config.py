@@ -18,6 +18,7 @@ from xtr_tf.config.retrieval import EncodingConfig, IndexConfig, SearchDefaults,
 from xtr_tf.config.training import RunConfig
 from xtr_tf.errors import InputError, require
 from xtr_tf.evaluation.metrics import JUDGED_METRICS
+from xtr_tf.evaluation.mining import MiningSettings
 from xtr_tf.model.folder import TOKENIZER_FILE
 from xtr_tf.vectors.encode import SHARD_CHARACTERS
 
@@ -207,6 +208,24 @@ class PartitionedIndexConfig(IndexConfig):
 
 
 @dataclasses.dataclass(frozen=True)
+class MiningConfig(MiningSettings):
+    """Hard negatives that are found before training.
+
+    Attributes:
+        negatives: The most for each query; the best ranked of those that may be taken.
+        first_rank: Where the window of ranks begins, from 1.
+        last_rank: Where it ends.
+        margin: A negative's score must be below that of every positive found by this share of it; not
+            compared if null.
+        same_title: Whether documents with a positive's title, which often answer the query too, are taken.
+        ranker: Who ranks: `none` for no mining, BM25 over `words` or `ngrams`, or `latest`, the latest
+            blessed model (BM25 over n-grams before there is one). All documents are held in memory.
+    """
+
+    ranker: Literal["none", "words", "ngrams", "latest"] = "none"
+
+
+@dataclasses.dataclass(frozen=True)
 class PipelineConfig:
     """The whole configuration of a pipeline, as one YAML file holds it.
 
@@ -223,11 +242,13 @@ class PipelineConfig:
             pipeline's root as this machine does.
         training_data: Judged queries.
         corpus: Documents.
+        mining: Hard negatives found before training, for `run.data.hard_negatives`; none by default.
         run: Tokenizer, encoder, loss and training, as for `xtr-tf train`; where the data come from
             is not its business here.
         index: How vectors are kept and searched, and how many one model holds.
         search: Parameters of requests that name none.
-        choose_alpha: Whether `search.alpha` is chosen on the split `eval`; needs `index.lexical`.
+        choose_alpha: Whether `search.alpha` is chosen on a third of the split `eval`, by which the model is
+            not judged then; needs `index.lexical`.
         store_text: What the model returns of texts: `none`, `snippet` (where the query matched) or `full`.
         gate: What the data gate tolerates.
         quality: What a model must reach to be blessed.
@@ -243,6 +264,7 @@ class PipelineConfig:
     beam_args: tuple[str, ...] = ("--direct_num_workers=1", "--direct_running_mode=in_memory")
     training_data: TrainingDataConfig = dataclasses.field(default_factory=TrainingDataConfig)
     corpus: CorpusConfig = dataclasses.field(default_factory=CorpusConfig)
+    mining: MiningConfig = dataclasses.field(default_factory=MiningConfig)
     run: RunConfig = dataclasses.field(default_factory=RunConfig)
     index: PartitionedIndexConfig = dataclasses.field(default_factory=PartitionedIndexConfig)
     search: SearchDefaults = dataclasses.field(default_factory=SearchDefaults)
@@ -262,6 +284,11 @@ class PipelineConfig:
             self.index.lexical != "none" or not (self.choose_alpha or self.search.alpha),
             "`choose_alpha` and `search.alpha` need BM25: set `index.lexical` to words or ngrams.",
             self.index.lexical,
+        )
+        require(
+            self.mining.ranker == "none" or self.run.data.hard_negatives > 0,
+            "What `mining` finds is trained on if `run.data.hard_negatives` is above 0: set both.",
+            self.run.data.hard_negatives,
         )
         require(
             not self.run.data.train and not self.run.data.dev,

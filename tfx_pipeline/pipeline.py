@@ -13,8 +13,9 @@
                                              │ both bless
                                            Pusher
 
-`full` is all of it. `refresh` is for a corpus that changed under a model that did not: the latest
-blessed encoder takes the place of Transform and Trainer, and the last index is updated.
+`full` is all of it; with `mining`, NegativeMiner adds hard negatives to what Transform gets. `refresh` is for
+a corpus that changed under a model that did not: the latest blessed encoder takes the place of Transform and
+Trainer, and the last index is updated.
 
 Nothing here knows where the pipeline runs; see `runners/`.
 """
@@ -47,6 +48,7 @@ from tfx_pipeline.code_version import COMPONENTS, code_of
 from tfx_pipeline.components.corpus_encoder import CorpusEncoder
 from tfx_pipeline.components.data_gate import DataGate
 from tfx_pipeline.components.index_builder import IndexBuilder
+from tfx_pipeline.components.negative_miner import NegativeMiner
 from tfx_pipeline.components.pusher import PushOnceExecutor
 from tfx_pipeline.components.retrieval_evaluator import RetrievalEvaluator
 from tfx_pipeline.components.retriever_exporter import RetrieverExporter
@@ -95,11 +97,13 @@ def create_pipeline(
     if refreshes:
         encoder = blessed.outputs["model"]
     else:
-        transform = _transform(config, data)
+        miners = _miner(config, data, blessed)
+        examples = miners[0].outputs["mined"] if miners else data.training
+        transform = _transform(config, data, examples)
         base_model, importers = _base_model(config, blessed)
         trainer = _trainer(config, transform, base_model, trainer_class)
         encoder = trainer.outputs["model"]
-        nodes += [transform, *importers, trainer]
+        nodes += [*miners, transform, *importers, trainer]
 
     vectors = CorpusEncoder(
         model=encoder,
@@ -141,6 +145,7 @@ def create_pipeline(
         infra_blessing=validator.outputs["blessing"],
         thresholds=settings_to_json(config.quality),
         withdrawn=withdrawn,
+        part="judging" if config.choose_alpha else "all",
     )
     pusher = Pusher(
         model=exporter.outputs["model"],
@@ -281,11 +286,24 @@ def _latest_blessed_model() -> Node:
     ).with_id("LatestBlessedModel")
 
 
-def _transform(config: PipelineConfig, data: _Data) -> Node:
+def _miner(config: PipelineConfig, data: _Data, blessed: Node) -> list[Node]:
+    if config.mining.ranker == "none":
+        return []
+    miner = NegativeMiner(
+        examples=data.training,
+        corpus=data.corpus,
+        settings=settings_to_json(config.mining),
+        model=blessed.outputs["model"] if config.mining.ranker == "latest" else None,
+    )
+    miner.add_upstream_node(data.gate)
+    return [miner]
+
+
+def _transform(config: PipelineConfig, data: _Data, examples: BaseChannel) -> Node:
     tokenizer = {**to_mapping(config.run.tokenizer), "model": config.vocabulary}
     initial = config.run.training.initial_encoder
     transform = Transform(
-        examples=data.training,
+        examples=examples,
         schema=data.training_schema,
         preprocessing_fn="tfx_pipeline.components.transform.preprocessing_fn",
         custom_config={

@@ -13,9 +13,14 @@ from typing import ClassVar, Literal, get_args
 
 from xtr_tf.errors import require
 
-#: A task that holds an index; the others stream.
+#: A task that holds an index or a corpus; the others stream.
 HeavyTask = Literal[
-    "CorpusEncoder", "IndexBuilder", "RetrieverExporter", "RetrievalEvaluator", "ServingValidator"
+    "NegativeMiner",
+    "CorpusEncoder",
+    "IndexBuilder",
+    "RetrieverExporter",
+    "RetrievalEvaluator",
+    "ServingValidator",
 ]
 HEAVY_TASKS: tuple[str, ...] = get_args(HeavyTask)
 

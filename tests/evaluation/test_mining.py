@@ -121,14 +121,15 @@ def test_the_command_mines_with_bm25(atlas_folder, tmp_path):
     assert sum(map(len, (line["negatives"] for line in lines))) > 1000
 
 
-def test_the_command_mines_among_the_examples(tmp_path):
+@pytest.mark.parametrize("bm25", ["words", "ngrams"])
+def test_the_command_mines_among_the_examples(tmp_path, bm25):
     pairs = tmp_path / "pairs.jsonl"
     texts = ["The Nile is a long river.", "The Rhine is a long river.", "Bread is baked."]
     pairs.write_text(
         "".join(json.dumps({"query": f"long river {text}", "text": text}) + "\n" for text in texts)
     )
     out = tmp_path / "mined.jsonl"
-    assert call_command("mine", pairs, "--out", out, "--quiet").returncode == 0
+    assert call_command("mine", pairs, "--out", out, "--bm25", bm25, "--quiet").returncode == 0
     first = json.loads(out.read_text().splitlines()[0])
     assert first["positives"] == [{"text": texts[0]}]
     assert first["negatives"] == [{"text": texts[1]}, {"text": texts[2]}]
@@ -165,7 +166,7 @@ def test_the_command_mines_with_a_model(exact_export, tiny_corpus, tmp_path):
     ("arguments", "message"),
     [
         (("--ranks", "5"), "--ranks must be FIRST-LAST, such as 1-50. Received: '5'."),
-        (("--bm25", "letters"), "An analyser is one of"),
+        (("--bm25", "letters"), "BM25 counts words or ngrams. Received: 'letters'."),
         (("--margin", "2"), "`margin` must be a share"),
     ],
 )

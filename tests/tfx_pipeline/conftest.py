@@ -13,13 +13,23 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 @pytest.fixture(scope="session")
 def pipeline_config(repository: Path, tiny_corpus: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A pipeline on a small part of the example corpus, blessing whatever comes of it."""
-    from small_atlas import copy_vocabulary, small_config, write_small_atlas
+    """A pipeline on a small part of the example corpus, with every optional part, blessing what comes."""
+    from small_atlas import add_fields, copy_vocabulary, small_config, write_small_atlas
 
     folder = tmp_path_factory.mktemp("pipeline")
     data = write_small_atlas(repository / "examples" / "atlas", folder / "data")
     vocabulary = copy_vocabulary(tiny_corpus.tokenizer, folder)
-    return small_config(data, folder / "root", vocabulary, index__kind="exact")  # the quickest to export
+    return small_config(
+        data,
+        folder / "root",
+        vocabulary,
+        index__kind="exact",  # the quickest to export
+        index__lexical="ngrams",
+        choose_alpha=True,
+        mining__ranker="ngrams",
+        run__data__hard_negatives=1,
+        **add_fields(data, folder / "schema"),
+    )
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import tfx_pipeline
 from tfx_pipeline.config import PipelineConfig
 from xtr_tf.config.loading import from_mapping
 
+_SCHEMAS = Path(tfx_pipeline.__file__).parent / "schemas"
 PASSAGES = {"train": 2, "dev": 2}
 
 
@@ -36,6 +38,26 @@ def write_small_atlas(atlas: Path, data: Path) -> Path:
     write_jsonl(folder / "corpus.jsonl", kept_documents)
     write_jsonl(folder / "queries.jsonl", kept_queries)
     return data
+
+
+#: Fields that `add_fields` gives the documents, and how a schema says it.
+FIELDS = {"number": "int", "tags": "keywords"}
+_SCHEMA = """
+feature { name: "number" type: INT value_count { min: 1 max: 1 } presence { min_fraction: 1.0 } }
+feature { name: "tags" type: BYTES }
+"""
+
+
+def add_fields(data: Path, schema: Path) -> dict[str, Any]:
+    """Gives every document its number and tags; returns the changes of a configuration that declare them."""
+    rows = read_corpus(data)
+    for number, row in enumerate(rows):
+        row |= {"number": number, "tags": ["even" if number % 2 == 0 else "odd"], "undeclared": "x"}
+    write_corpus(data, 1, rows)
+    schema.mkdir()
+    curated = (_SCHEMAS / "corpus" / "schema.pbtxt").read_text()
+    (schema / "schema.pbtxt").write_text(curated + _SCHEMA)
+    return {"corpus__encoding__fields": FIELDS, "corpus__schema": str(schema)}
 
 
 def read_corpus(data: Path, span: int = 1) -> list[dict[str, Any]]:

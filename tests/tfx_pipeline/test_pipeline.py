@@ -50,8 +50,9 @@ def outcome(pipeline_outcome: Outcome) -> Outcome:
 
 def test_every_component_runs_and_a_version_is_pushed(config: PipelineConfig, outcome: Outcome) -> None:
     ran = [result.component for result in outcome.components]
-    assert set(ran) == DATA_NODES | MODEL_NODES | {"Transform", "Trainer"}
-    assert ran.index("DataGate") < ran.index("Transform") < ran.index("Trainer")
+    assert set(ran) == DATA_NODES | MODEL_NODES | {"NegativeMiner", "Transform", "Trainer"}
+    steps = ("DataGate", "NegativeMiner", "Transform", "Trainer")
+    assert [component for component in ran if component in steps] == list(steps)
     version = Path(outcome.pushed)
     assert str(version.parent) == config.serving_folder
     card = json.loads((version / "model_card.json").read_text())
@@ -60,6 +61,7 @@ def test_every_component_runs_and_a_version_is_pushed(config: PipelineConfig, ou
     assert (version / "assets.extra" / "tf_serving_warmup_requests").is_file()
     assert Path(outcome.report).is_file()
     assert "nDCG@10" in outcome.reasons[0]
+    assert "Judged by the two thirds of the queries that `alpha` was not chosen on." in outcome.reasons
 
 
 def test_the_pushed_version_finds_documents(outcome: Outcome) -> None:
@@ -71,6 +73,31 @@ def test_the_pushed_version_finds_documents(outcome: Outcome) -> None:
         answer = session.run("serving_default", {"query": np.array([b"Sahara"], object)})
     assert answer["document_ids"].shape == (1, 10)
     assert answer["document_ids"][0, 0]
+
+
+def test_declared_fields_reach_the_pushed_version(outcome: Outcome) -> None:
+    import numpy as np
+
+    from xtr_tf.runtime import SavedModelSession
+
+    card = json.loads((Path(outcome.pushed) / "model_card.json").read_text())
+    assert card["corpus"]["fields"] == {"number": "int", "tags": "keywords"}
+    assert card["corpus"]["field_bytes_per_document"] > 0
+    with SavedModelSession(Path(outcome.pushed)) as session:
+        query = np.array([b"Sahara"], object)
+        answer = session.run("search", {"query": query, "filter": [b"number<10;tags=even"], "top_k": [40]})
+        with pytest.raises(InputError, match=r"unknown field.*language, number, tags"):
+            session.run("search", {"query": query, "filter": [b"undeclared=x"]})
+    fields = [json.loads(own) for own in answer["fields"][0] if own]
+    assert fields
+    assert {own["number"] for own in fields} <= {0, 2, 4, 6, 8}
+    assert all(own == {"number": own["number"], "tags": ["even"]} for own in fields)
+
+
+def test_training_got_the_mined_negatives(config: PipelineConfig, outcome: Outcome) -> None:
+    lineage = Lineage(metadata_file(config))
+    upstream = {record.producer: record for record in lineage.upstream(lineage.find(outcome.pushed))}
+    assert upstream["NegativeMiner"].properties["negatives_found"] > 0
 
 
 def test_lineage_reaches_from_the_version_to_the_data(config: PipelineConfig, outcome: Outcome) -> None:
@@ -102,12 +129,11 @@ def test_alpha_is_chosen_if_asked_for(config: PipelineConfig) -> None:
         (exporter,) = (n for n in create_pipeline(config, dag).components if n.id == "RetrieverExporter")
         return {node.id for node in exporter.upstream_nodes}
 
-    index = dataclasses.replace(config.index, lexical="words")
-    chosen = dataclasses.replace(config, index=index, choose_alpha=True)
+    without = dataclasses.replace(config, choose_alpha=False)
     for dag in ("full", "refresh"):
-        assert upstream(chosen, dag) - upstream(config, dag) == {"TrainingGen", "CorpusGen"}
+        assert upstream(config, dag) - upstream(without, dag) == {"TrainingGen", "CorpusGen"}
     with pytest.raises(InputError, match=r"`choose_alpha` and .* need BM25"):
-        dataclasses.replace(config, choose_alpha=True)
+        dataclasses.replace(config, index=dataclasses.replace(config.index, lexical="none"))
 
 
 def test_a_remote_pipeline_knows_no_local_path(config: PipelineConfig) -> None:

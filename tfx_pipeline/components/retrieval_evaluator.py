@@ -26,7 +26,7 @@ from tfx_pipeline.blessing import Verdict, judge
 from tfx_pipeline.components.collection_push import is_collection
 from tfx_pipeline.components.executor import Artifacts, SingleArtifacts
 from tfx_pipeline.config import QualitySettings, settings_from_json
-from tfx_pipeline.data.splits import development_set
+from tfx_pipeline.data.splits import Part, development_set
 from tfx_pipeline.provenance import code_version
 from tfx_pipeline.storage import local_input, local_output
 from tfx_pipeline.withdrawal import identity_of
@@ -58,6 +58,7 @@ class RetrievalEvaluatorSpec(ComponentSpec):
     PARAMETERS = {  # noqa: RUF012
         "thresholds": ExecutionParameter(type=str),
         "withdrawn": ExecutionParameter(type=str, optional=True),
+        "part": ExecutionParameter(type=str, optional=True),
     }
 
 
@@ -77,12 +78,15 @@ class RetrievalEvaluatorExecutor(SingleArtifacts, evaluator.Executor):
         baseline = blessed if blessed is not None and blessed.id != model.id else None
         examples = inputs["examples"]
         corpus = inputs["corpus"]
-        development = development_set(examples, corpus, settings.metric)
+        part = properties.get("part") or "all"
+        development = development_set(examples, corpus, settings.metric, part)
         evaluation = outputs["evaluation"]
         settings, left_out = bounded(settings, development.documents)
         verdict = _evaluate(model, baseline, development.dataset, settings, evaluation)
         if left_out:
             verdict = verdict.noted(left_out)
+        if part == "judging":
+            verdict = verdict.noted("Judged by the two thirds of the queries that `alpha` was not chosen on.")
         if development.left_out:
             verdict = verdict.noted(
                 f"{development.left_out} of {development.judgements} judgements were left out: their "
@@ -116,6 +120,7 @@ class RetrievalEvaluator(base_beam_component.BaseBeamComponent):
             so that the latest blessed model is always one that could be pushed.
         thresholds: `QualitySettings` as JSON.
         withdrawn: Why, by what models were made of, versions were taken back: none is blessed again.
+        part: Which queries of the split are measured, as for `development_set`.
     """
 
     SPEC_CLASS = RetrievalEvaluatorSpec
@@ -130,6 +135,7 @@ class RetrievalEvaluator(base_beam_component.BaseBeamComponent):
         infra_blessing: BaseChannel | None = None,
         thresholds: str = "{}",
         withdrawn: Mapping[str, str] | None = None,
+        part: Part = "all",
     ) -> None:
         settings_from_json(QualitySettings, thresholds)
         super().__init__(
@@ -141,6 +147,7 @@ class RetrievalEvaluator(base_beam_component.BaseBeamComponent):
                 infra_blessing=infra_blessing,
                 thresholds=thresholds,
                 withdrawn=json.dumps(dict(withdrawn or {}), sort_keys=True),
+                part=part,
                 evaluation=Channel(type=standard_artifacts.ModelEvaluation),
                 blessing=Channel(type=standard_artifacts.ModelBlessing),
             )

@@ -118,7 +118,8 @@ class RetrieverExporter(base_component.BaseComponent):
         tokens_per_partition: Most tokens of one model, about; an index with more becomes a collection.
         beam_args: Options of Beam; a runner among them exports partitions in parallel, if artifacts lie in a
             file system that its workers see, too. Otherwise this process exports one after the other.
-        examples: Training examples, on whose split `eval` `alpha` is chosen; that of `defaults` if None.
+        examples: Training examples, on a third of whose split `eval` `alpha` is chosen; that of `defaults`
+            if None.
         corpus: The documents that they name.
     """
 
@@ -156,21 +157,26 @@ class RetrieverExporter(base_component.BaseComponent):
 
 
 def _with_best_alpha(assembly: Assembly, examples: Artifact, corpus: Artifact) -> Assembly:
-    """The same retriever, which answers by the `alpha` that suits the development queries best.
+    """The same retriever, which answers by the `alpha` that suits development queries best.
 
-    A query does not tell its language, so that `serving_default` has one `alpha` for all, the best on the
-    mean of languages. Callers who know the language find its own in the model card.
+    They are those that the model is not judged by. A query does not tell its language, so that
+    `serving_default` has one `alpha` for all, the best on the mean of languages. Callers who know the
+    language find its own in the model card.
     """
     from xtr_tf.evaluation.alpha import best_alpha, measure_alphas, over_languages
 
     retriever, card = assembly.retriever, assembly.card
-    means = measure_alphas(RetrieverSession(retriever), development_set(examples, corpus, "nDCG@10").dataset)
+    development = development_set(examples, corpus, "nDCG@10", "choosing")
+    means = measure_alphas(RetrieverSession(retriever), development.dataset)
     of_all = over_languages(means)
     retriever.defaults = dataclasses.replace(retriever.defaults, alpha=best_alpha(of_all))
     metrics = {
         **card.metrics,
-        **{f"nDCG@10 on {SPLIT}, alpha {alpha}": mean for alpha, mean in of_all.items()},
-        **{f"best alpha on {SPLIT}, {language}": best_alpha(own) for language, own in means.items()},
+        **{f"nDCG@10 on a third of {SPLIT}, alpha {alpha}": mean for alpha, mean in of_all.items()},
+        **{
+            f"best alpha on a third of {SPLIT}, {language}": best_alpha(own)
+            for language, own in means.items()
+        },
     }
     card = dataclasses.replace(card, defaults=dataclasses.asdict(retriever.defaults), metrics=metrics)
     return Assembly(retriever, card)

@@ -6,7 +6,9 @@ For what is small enough to be read one example after the other. Large splits ar
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 import tensorflow as tf
 from tfx.types import Artifact, artifact_utils
@@ -49,6 +51,10 @@ def read_all(examples: Artifact) -> Iterator[bytes]:
 #: The split of the training examples that models are judged on.
 SPLIT = "eval"
 
+#: Which of its queries: all, or where parameters are chosen on some of them, those, or the others.
+Part = Literal["all", "choosing", "judging"]
+_CHOOSING_ONE_IN = 3
+
 
 @dataclasses.dataclass(frozen=True)
 class DevelopmentSet:
@@ -69,19 +75,22 @@ class DevelopmentSet:
     documents: int
 
 
-def development_set(examples: Artifact, corpus: Artifact, metric: str) -> DevelopmentSet:
+def development_set(examples: Artifact, corpus: Artifact, metric: str, part: Part = "all") -> DevelopmentSet:
     """Queries of the split `eval`, judged by their positives' ids.
 
     Args:
         examples: Training examples.
         corpus: Documents.
         metric: What the set is reported with.
+        part: Which queries: of every language, a third is for choosing parameters, and two thirds are for
+            judging what was chosen. Everything else that is returned is of all of them.
 
     Returns:
         Queries and judgements.
 
     Raises:
-        InputError: No query of the split names a positive that is in the corpus.
+        InputError: No query of the split names a positive that is in the corpus, or no language has as
+            many as can be divided.
     """
     documents = _Corpus(corpus)
     known = {document.id for document in documents}
@@ -105,13 +114,37 @@ def development_set(examples: Artifact, corpus: Artifact, metric: str) -> Develo
             f"A model is judged by the queries of the split `{SPLIT}`, whose positives need ids of documents "
             f"in the corpus; add some. Received: no such query in {examples.uri}."
         )
+    chosen = _of_part(queries, part)
+    if not chosen:
+        raise InputError(
+            f"Parameters are chosen on one of {_CHOOSING_ONE_IN} queries of each language of the split "
+            f"`{SPLIT}`; add queries. Received: {len(queries)}, not as many in any language."
+        )
     return DevelopmentSet(
-        Dataset(SPLIT, tuple(queries), judgements, documents, metric=metric),
+        Dataset(
+            SPLIT,
+            chosen,
+            {query.id: judgements[query.id] for query in chosen},
+            documents,
+            metric=metric,
+        ),
         left_out=every - sum(map(len, judgements.values())),
         judgements=every,
         lost_languages=tuple(sorted(languages - {query.language for query in queries})),
         documents=len(known),
     )
+
+
+def _of_part(queries: Sequence[Query], part: Part) -> tuple[Query, ...]:
+    """By their texts, so that a query stays where it is when others come and go around it."""
+    choosing: set[str] = set()
+    for language in {query.language for query in queries}:
+        own = [query for query in queries if query.language == language]
+        own.sort(key=lambda query: (hashlib.sha256(query.text.encode()).digest(), query.id))
+        choosing |= {query.id for query in own[: len(own) // _CHOOSING_ONE_IN]}
+    if part == "all":
+        return tuple(queries)
+    return tuple(query for query in queries if (query.id in choosing) == (part == "choosing"))
 
 
 class _Corpus(Iterable[Document]):

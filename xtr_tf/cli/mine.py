@@ -89,9 +89,10 @@ def _window(ranks: str) -> tuple[int, int]:
 def _ranker(model: Path | None, analyser: str, documents: list[Document]) -> Rank:
     if model is None:
         from xtr_tf.evaluation.baselines import BM25
+        from xtr_tf.lexical.terms import analyser_of
 
         with needs_extra("BM25", "eval"):
-            return BM25(documents, analyser).search
+            return BM25(documents, analyser_of(analyser)).search
     from xtr_tf.evaluation.exported_model import ExportedModel
 
     exported = ExportedModel(model)

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xtr_tf.errors import InputError
+
 # Python's \w leaves out the vowel signs of Indic and South-East Asian scripts and would cut words at them,
 # so their blocks are taken whole (Devanagari to Sinhala, Thai and Lao, Tibetan and Myanmar, Khmer), but for
 # punctuation such as the danda, which stands right after a word.
@@ -78,6 +80,14 @@ def _ngrams(run: str, size: int) -> Iterator[str]:
 
 #: Analysers by the name that reports print.
 ANALYSERS: dict[str, Analyser] = {"words": words, "character n-grams": character_ngrams}
+
+
+def analyser_of(lexical: str) -> str:
+    """The analyser of an index with this `lexical`, `words` or `ngrams`: a key of `ANALYSERS`."""
+    names = {"words": "words", "ngrams": "character n-grams"}
+    if lexical not in names:
+        raise InputError(f"BM25 counts {' or '.join(names)}. Received: {lexical!r}.")
+    return names[lexical]
 
 
 def analyser_for(language: str) -> str:
