@@ -1,24 +1,27 @@
 r"""Is XTR with BM25 better than either, and what does it cost?
 
-    make bench-hybrid                                  # models/mxtr_tiny
-    make bench-hybrid ARGS="ENCODER --queries 300"     # another encoder, at most 300 queries of each set
+    make bench-hybrid                                  # models/mxtr_tiny, at most 300 queries of each set
+    make bench-hybrid ARGS="ENCODER --queries 0"       # another encoder, all queries
     make bench-hybrid ARGS="--skip-cost"               # only quality, or only the cost: --skip-quality
 
 Quality: every test set, exact search at k' 1,000, query tokens by their IDF, BM25 over character n-grams.
-`alpha` is the one that suits the development sets best and nothing else. Cost: a million tokens of real
-abstracts in `scann` and `core` indexes, each exported model asked with `alpha` 0 and with that `alpha`, in
-turn, in a process of its own. Ends with one line,
+`alpha` is the one that suits the development sets best and nothing else; two of them are training files that
+no encoder of ours was trained on. Cost: a million tokens of real abstracts in `scann` and `core` indexes;
+each exported model is asked with `alpha` 0 and with that `alpha`, in turn, in a process of its own, and one
+without BM25 is asked for comparison. Ends with one line,
 
     RESULT bench-hybrid above_both=… of=12 worst_delta=… mean_gain=… english_above=… time_ratio=… \
-        bytes_per_token=…
+        bytes_per_token=… idle_ratio=…
 
 where deltas and gains are points of nDCG@10 above the better of XTR and BM25, the ratio is the worst of both
-indexes and of one and two threads over `words`, and so are the bytes.
+indexes and of one and two threads over `words`, and so are the bytes; the idle ratio is the time of `alpha` 0
+over that of a model without BM25, the worst of all.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import lzma
 import shutil
@@ -28,14 +31,19 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from xtr_tf.collections.dataset import Dataset
+
 SETS, OUT = Path(".bench/study/data"), Path(".bench/hybrid")
-LANGUAGES = ("ar", "de", "el", "en", "es", "hi", "ru", "th", "tr", "vi", "zh")
-ENGLISH, DEVELOPMENT = ("scifact_en", "squad_dev_en"), ("fairytaleqa_en", "cranfield_en", "cacm_en")
-ALPHAS = (0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7)
+ENGLISH, JUDGED = ("scifact_en", "squad_dev_en"), ("fairytaleqa_en", "cranfield_en", "cacm_en")
+#: Training files that no encoder was trained on, and how many of their passages are searched.
+HELD_OUT, PASSAGES = ("tquad_tr", "idkmrc_id"), 1_500
+DEVELOPMENT = (*JUDGED, *HELD_OUT)
+ALPHAS = tuple(round(0.05 * step, 2) for step in range(4, 19))
 K_PRIME, METRIC = 1_000, "nDCG@10"
 TOKENS, ASKED, ROUNDS = 1_000_000, 50, 5
 KINDS, LEXICAL, THREADS = ("scann", "core"), ("words", "ngrams"), (1, 2)
@@ -62,7 +70,7 @@ class Figures(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("encoder", nargs="?", default="models/mxtr_tiny", type=Path)
-    parser.add_argument("--queries", type=int, default=0, help="at most so many of each set; 0 for all")
+    parser.add_argument("--queries", type=int, default=300, help="at most so many of each set; 0 for all")
     parser.add_argument("--data", default="../shared/data", type=Path, help="where unpack.sh is")
     parser.add_argument("--skip-quality", action="store_true")
     parser.add_argument("--skip-cost", action="store_true")
@@ -70,7 +78,7 @@ def main() -> None:
     if not (SETS / "test").is_dir():
         subprocess.run([arguments.data / "unpack.sh", SETS], check=True, stdout=subprocess.DEVNULL)
     parts = []
-    alpha = 0.5
+    alpha = 0.7
     if not arguments.skip_quality:
         figures = dict(measure_sets(arguments.encoder, arguments.queries))
         alpha = choose_alpha(figures)
@@ -89,8 +97,8 @@ def measure_sets(encoder: Path, most_queries: int) -> Iterator[tuple[str, Figure
 
     loaded = LoadedEncoder.load(encoder)
     background = read_background(encoder, loaded.vocabulary_size)
-    folders = [SETS / "test" / name for name in ("xquad_r", "jaquad_ja", *ENGLISH, *DEVELOPMENT)]
-    for dataset in load_datasets(folders):
+    folders = [SETS / "test" / name for name in ("xquad_r", "jaquad_ja", *ENGLISH, *JUDGED)]
+    for dataset in itertools.chain(load_datasets(folders), map(read_pairs, HELD_OUT)):
         sampled = dataset.sample(most_queries, 0)
         started = time.monotonic()
         figures = measure_set(loaded, background, sampled)
@@ -101,6 +109,25 @@ def measure_sets(encoder: Path, most_queries: int) -> Iterator[tuple[str, Figure
             flush=True,
         )
         yield dataset.name, figures
+
+
+def read_pairs(name: str) -> Dataset:
+    """The passages of a training file with their questions, as a set."""
+    from xtr_tf.collections.dataset import Dataset, Query
+    from xtr_tf.collections.document import Document
+
+    lines = (SETS / "train" / f"{name}.jsonl").read_text("utf-8").splitlines()
+    pairs = [json.loads(line) for line in lines]
+    titles = {pair["text"]: pair.get("title", "") for pair in pairs}
+    names = {text: str(number) for number, text in enumerate(list(titles)[:PASSAGES])}
+    asked = {str(number): pair for number, pair in enumerate(pairs) if pair["text"] in names}
+    return Dataset(
+        name,
+        tuple(Query(key, pair["query"], name[-2:]) for key, pair in asked.items()),
+        {key: {names[pair["text"]]: 1} for key, pair in asked.items()},
+        [Document(own, text, titles[text], name[-2:]) for text, own in names.items()],
+        metric=METRIC,
+    )
 
 
 def measure_set(loaded, background, dataset) -> Figures:  # type: ignore[no-untyped-def]
@@ -159,28 +186,29 @@ def quality_result(figures: Mapping[str, Figures], alpha: float) -> str:
 def measure_cost(encoder: Path, data: Path, alpha: float) -> str:
     """Builds the indexes, exports them, asks them; the second half of the line."""
     corpus, asked = write_corpus(data)
-    ratios, sizes = [], []
-    print("| index | lexical | threads | XTR | hybrid | ratio | more bytes per token |")
-    print("|---|---|---:|---:|---:|---:|---:|")
+    ratios, sizes, idle = [], [], []
+    print("| index | lexical | threads | no BM25 | alpha 0 | hybrid | ratio | more bytes per token |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|")
     for kind in KINDS:
-        for lexical in LEXICAL:
+        for lexical in ("none", *LEXICAL):
             process = get_context("spawn").Process(target=build, args=(corpus, encoder, kind, lexical))
             process.start()
             process.join()
+        without = {n: ask_in_process(OUT / f"{kind}_none/model", asked, (), n)[0] for n in THREADS}
+        for lexical, threads in itertools.product(LEXICAL, THREADS):
             folder = OUT / f"{kind}_{lexical}"
             size = json.loads((folder / "bytes.json").read_text())
-            for threads in THREADS:
-                plain, hybrid = ask_in_process(folder / "model", asked, alpha, threads)
-                print(
-                    f"| {kind} | {lexical} | {threads} | {plain:.2f} ms | {hybrid:.2f} ms "
-                    f"| {hybrid / plain:.2f} | {size:.1f} |",
-                    flush=True,
-                )
-                if lexical == "words":
-                    ratios.append(hybrid / plain)
+            plain, hybrid = ask_in_process(folder / "model", asked, (0.0, alpha), threads)
+            print(
+                f"| {kind} | {lexical} | {threads} | {without[threads]:.2f} ms | {plain:.2f} ms "
+                f"| {hybrid:.2f} ms | {hybrid / plain:.2f} | {size:.1f} |",
+                flush=True,
+            )
+            idle.append(plain / without[threads])
             if lexical == "words":
+                ratios.append(hybrid / plain)
                 sizes.append(size)
-    return f"time_ratio={max(ratios):.2f} bytes_per_token={max(sizes):.1f}"
+    return f"time_ratio={max(ratios):.2f} bytes_per_token={max(sizes):.1f} idle_ratio={max(idle):.2f}"
 
 
 def write_corpus(data: Path) -> tuple[Path, list[str]]:
@@ -216,35 +244,35 @@ def build(corpus: Path, encoder: Path, kind: str, lexical: str) -> None:
     index = build_index(vectors, folder / "index", IndexConfig(kind=kind, lexical=lexical))  # type: ignore[arg-type]
     defaults = SearchDefaults(token_weights="idf")
     assembly = assemble_retriever(encoder, vectors.directory, index.directory, defaults, "none")
-    assert assembly.retriever.lexical is not None
-    size = assembly.retriever.lexical.num_bytes / index.num_tokens
+    part = assembly.retriever.lexical
+    size = part.num_bytes / index.num_tokens if part else 0.0
     export_retriever(assembly.retriever, folder / "model", assembly.card)
     (folder / "bytes.json").write_text(json.dumps(size))
 
 
-def ask_in_process(model: Path, queries: Sequence[str], alpha: float, threads: int) -> tuple[float, float]:
-    """Medians in milliseconds without and with BM25, in a process of their own."""
+def ask_in_process(model: Path, queries: Sequence[str], alphas: Sequence[float], threads: int) -> list[float]:
+    """Medians in milliseconds with every `alpha`, or the one without any, in a process of their own."""
     with get_context("spawn").Pool(1) as pool:
-        return pool.apply(ask, (model, list(queries), alpha, threads))
+        return pool.apply(ask, (model, list(queries), list(alphas), threads))
 
 
-def ask(model: Path, queries: list[str], alpha: float, threads: int) -> tuple[float, float]:
-    """Asks every query both ways, one right after the other, several times; medians of each query's best."""
+def ask(model: Path, queries: list[str], alphas: list[float], threads: int) -> list[float]:
+    """Asks every query in every way, one right after the other, several times; medians of each one's best."""
     from xtr_tf.retriever.versions import latest_version
     from xtr_tf.runtime import SavedModelSession
     from xtr_tf.runtime.session_options import SessionOptions
 
     options = SessionOptions(intra_op_threads=threads, inter_op_threads=threads)
-    best = np.full((2, len(queries)), np.inf)
+    ways = [{"alpha": [alpha]} for alpha in alphas] or [{}]
+    best = np.full((len(ways), len(queries)), np.inf)
     with SavedModelSession(latest_version(model), options=options) as session:
         for _ in range(ROUNDS + 1):
             for place, query in enumerate(queries):
-                for way, value in enumerate((0.0, alpha)):
+                for way, parameters in enumerate(ways):
                     started = time.perf_counter()
-                    session.run("search", {"query": [query], "alpha": [value]})
+                    session.run("search", {"query": [query], **parameters})
                     best[way, place] = min(best[way, place], 1000 * (time.perf_counter() - started))
-    plain, hybrid = np.median(best, axis=1)
-    return float(plain), float(hybrid)
+    return [float(value) for value in np.median(best, axis=1)]
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ class RetrievalEvaluatorExecutor(SingleArtifacts, evaluator.Executor):
         baseline = blessed if blessed is not None and blessed.id != model.id else None
         examples = inputs["examples"]
         corpus = inputs["corpus"]
-        part = properties.get("part") or "all"
+        part: Part = properties.get("part") or "all"
         development = development_set(examples, corpus, settings.metric, part)
         evaluation = outputs["evaluation"]
         settings, left_out = bounded(settings, development.documents)
