@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfx_pipeline.config import PipelineConfig, load_pipeline_config
-from xtr_tf.config.loading import from_mapping, load_as, load_config, to_mapping
+from xtr_tf.config.loading import from_mapping, load_as, load_config, read_yaml, to_mapping
 from xtr_tf.config.model import EncoderConfig
 from xtr_tf.config.presets import ENCODER_PRESETS, RUN_PRESETS
 from xtr_tf.config.retrieval import IndexConfig
@@ -155,3 +155,15 @@ def test_an_old_key_is_answered_with_the_new_one(old: str, new: str) -> None:
         str(caught.value) == f"`index.{old}` is now called `index.{new}`; rename it. Received: index.{old}."
     )
     assert getattr(load_as(PipelineConfig, None, [f"index.{new}=1"]).index, new) == 1
+
+
+def test_a_key_that_is_given_twice(tmp_path):
+    """Of which YAML takes the last: a field with two types, say."""
+    path = tmp_path / "pipeline.yaml"
+    path.write_text("corpus:\n  encoding:\n    fields: {year: int, year: float}\n")
+    with pytest.raises(
+        InputError, match=r"line 3, column 25; fix .*: the key 'year' twice"
+    ):
+        read_yaml(path)
+    path.write_text("a: &a {x: 1}\nb: {<<: *a, y: 2}\nc: [{x: 1}, {x: 2}]\n")
+    assert read_yaml(path) == {"a": {"x": 1}, "b": {"x": 1, "y": 2}, "c": [{"x": 1}, {"x": 2}]}

@@ -149,9 +149,13 @@ def test_an_export_carries_as_much_text_as_it_is_told(directories, tiny_corpus):
 
     texts = [document.text for document in tiny_corpus.documents]
     parts = [directories / name for name in ("encoder", "vectors", "exact")]
-    for store_text in ("snippet", "full"):
-        documents = assemble_retriever(*parts, store_text=store_text).retriever.documents
-        assert [text.decode() for text in documents.texts.numpy()] == texts
+    for store_text, keep_spans, length in (
+        ("full", True, None),
+        ("snippet", True, None),
+        ("snippet", False, 301),
+    ):
+        documents = assemble_retriever(*parts, None, store_text, keep_spans).retriever.documents
+        assert [text.decode() for text in documents.texts.numpy()] == [text[:length] for text in texts]
         assert documents.snippets == (store_text == "snippet")
     assert assemble_retriever(*parts, store_text="none").retriever.documents.texts.shape == [0]
     with pytest.raises(InputError, match="`store_text` must be one of none, snippet, full"):

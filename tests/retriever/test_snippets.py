@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xtr_tf.retriever.snippets import LENGTH, cut_snippets
+from xtr_tf.retriever.snippets import LENGTH, cut_snippets, needed_part
 
 LEAD, WORD, INNER = 50, 30, LENGTH - 2
 
@@ -80,6 +80,25 @@ def test_without_documents_or_matches():
     empty = np.zeros([0, 3, 2], np.int32)
     none = tf.zeros([0, 3], tf.string)
     assert cut_snippets(none, none, empty, empty, empty.astype(np.float32)).shape == [0, 3]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_snippets_need_no_more_than_is_kept(seed):
+    """Texts that go on after their last token, by nothing up to several snippets."""
+    rng = np.random.default_rng(seed)
+    titles, texts, matches, kept = [], [], [], []
+    for more in (0, 1, 200, 297, 298, 299, 300, 301, 302, 900):
+        title = "a title" * int(rng.integers(2))
+        before = len(title) + 1 if title else 0
+        tokens = int(rng.integers(0, 800))
+        text = "".join(rng.choice(list("abc öß東 "), tokens + more))
+        places = np.sort(rng.integers(0, tokens + 1, (int(rng.integers(0, 6)), 2)), axis=1) + before
+        titles.append(title)
+        texts.append(text)
+        matches.append([(*place, 0.5) for place in places.tolist()])
+        kept.append(needed_part(text, title, before + tokens))
+    assert cut([kept], [titles], [matches]) == cut([texts], [titles], [matches])
+    assert sum(map(len, kept)) < sum(map(len, texts))
 
 
 @pytest.fixture(scope="module")

@@ -112,9 +112,9 @@ def _by_bm25(ranker: str, documents: Sequence[Document]) -> Rank:
 
 def _by_model(directory: Path, documents: Sequence[Document]) -> Rank:
     """By an exported model, whose index may be of an earlier corpus: what is gone from it is passed over."""
-    from xtr_tf.evaluation.exported_model import ExportedModel
+    from xtr_tf.evaluation.exported_model import open_exported
 
-    exported = ExportedModel(directory)
+    exported = open_exported(directory)
     present = {document.id for document in documents}
 
     def rank(queries: Sequence[Query], depth: int) -> Run:

@@ -68,7 +68,7 @@ def load_as(cls: type[Config], path: str | Path | None = None, overrides: Sequen
 def read_yaml(path: Path) -> dict[str, Any]:
     """Reads a YAML file whose top level is a mapping."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)  # noqa: S506 (a SafeLoader)
     except FileNotFoundError:
         raise InputError(
             f"The configuration file does not exist; check its path. Received: {path}."
@@ -87,6 +87,20 @@ def read_yaml(path: Path) -> dict[str, Any]:
             f"{path} must hold a mapping of sections such as `encoder:`. Received: {_kind(content)}."
         )
     return content
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """Refuses a key that is given twice, of which YAML would take the last without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
+                raise yaml.constructor.ConstructorError(
+                    problem=f"the key {key.value!r} twice", problem_mark=key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 def from_mapping(cls: type[Config], settings: Mapping[str, Any]) -> Config:

@@ -44,7 +44,7 @@ class IndexModel:
     kind = "exported model, its own index"
 
     def __init__(self, model: str | Path | _Searchable) -> None:
-        self._model = _opened(Path(model)) if isinstance(model, (str, Path)) else model
+        self._model = open_exported(Path(model)) if isinstance(model, (str, Path)) else model
         self.name = "/".join(self._model.directory.resolve().parts[-2:])
 
     def evaluate(
@@ -136,7 +136,15 @@ class _Searchable(Protocol):
     def encode_documents(self, documents: Sequence[Document], dataset: str) -> CorpusTokens: ...
 
 
-def _opened(directory: Path) -> _Searchable:
+def open_exported(directory: Path) -> _Searchable:
+    """Opens a model version, the newest below a base directory, or the collection in a folder.
+
+    Args:
+        directory: Which.
+
+    Returns:
+        What searches and encodes by it.
+    """
     if not (directory / COLLECTION_FILE).is_file():
         return ExportedModel(directory)
     from xtr_tf.evaluation.exported_collection import ExportedCollection

@@ -27,6 +27,7 @@ from xtr_tf.retriever.model_card import ModelCard
 from xtr_tf.retriever.partitions import Partition, whole
 from xtr_tf.retriever.piece_weights import PieceWeights
 from xtr_tf.retriever.retriever import Identity, Retriever
+from xtr_tf.retriever.snippets import needed_part
 from xtr_tf.retriever.tables import DocumentTable, TokenTable
 from xtr_tf.vectors.store import TokenVectors
 
@@ -56,7 +57,8 @@ def assemble_retriever(
         index_directory: The index of these vectors.
         defaults: Parameters of requests that name none.
         store_text: What the model returns of the texts: `none`, a `snippet` of up to 300 characters where the
-            query matched, or `full`. Both carry the texts.
+            query matched, or `full`. For snippets it carries texts up to their last token in the index, or
+            only their beginnings without spans.
         keep_spans: Whether it carries pieces and spans of tokens, 12 bytes each, for explanations.
         metrics: Measured quality, for the card.
 
@@ -107,10 +109,12 @@ def assemble(
     check_origin(manifest.fingerprint, corpus, index)
     require(store_text in STORE_TEXT, f"`store_text` must be one of {', '.join(STORE_TEXT)}.", store_text)
     part = partition or whole(index.document_offsets)
-    records = [
-        dataclasses.replace(record, text=None) if store_text == "none" else record
-        for record in corpus.documents(part.first_document, part.last_document)
-    ]
+    records = list(corpus.documents(part.first_document, part.last_document))
+    if store_text == "none":
+        records = [dataclasses.replace(record, text=None) for record in records]
+    elif store_text == "snippet":
+        limits = _last_limits(corpus, part) if keep_spans else np.zeros(len(records), int)
+        records = list(map(_for_snippets, records, limits.tolist()))
     table = DocumentTable(records, corpus.manifest.fields, store_text == "snippet")
     defaults = defaults or SearchDefaults()
     retriever = Retriever(
@@ -148,6 +152,22 @@ def assemble(
         metrics=dict(metrics or {}),
     )
     return Assembly(retriever, card)
+
+
+def _for_snippets(record: DocumentRecord, limit: int) -> DocumentRecord:
+    if record.text is None:
+        return record
+    return dataclasses.replace(record, text=needed_part(record.text, record.title, limit))
+
+
+def _last_limits(corpus: TokenVectors, part: Partition) -> np.ndarray:
+    """`[documents]`, where the last token of each ends; 0 for those without tokens."""
+    limits = corpus.of_tokens("spans", part.tokens.start, part.tokens.stop)[:, 1]
+    starts = part.document_offsets - part.tokens.start
+    has_tokens = np.diff(starts) > 0
+    last = np.zeros(len(has_tokens), int)
+    last[has_tokens] = np.maximum.reduceat(limits, starts[:-1][has_tokens])
+    return last
 
 
 def _token_table(corpus: TokenVectors, part: Partition) -> TokenTable:

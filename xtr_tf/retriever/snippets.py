@@ -53,6 +53,19 @@ def cut_snippets(
     return tf.where(length <= LENGTH, texts, _cut(texts, begin, length))
 
 
+def needed_part(text: str, title: str, limit: int) -> str:
+    """The beginning of a text, as far as snippets can show it: they are the same as those of the whole.
+
+    Args:
+        text: The text.
+        title: Of the same document.
+        limit: Where the last token of the document that can match ends, in `"{title} {text}"`; 0 for none.
+    """
+    before = len(title) + 1 if title else 0
+    # One more than a snippet has, which tells that something was cut.
+    return text[: max(limit - before, 0) + LENGTH + 1]
+
+
 def _cut(texts: tf.Tensor, begin: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
     piece = tf.strings.substr(texts, begin, tf.fill(tf.shape(begin), _INNER), unit="UTF8_CHAR")
     trimmed = tf.strings.regex_replace(piece, rf"^\S{{0,{_WORD}}}\s+", "")
