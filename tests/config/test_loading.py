@@ -161,9 +161,7 @@ def test_a_key_that_is_given_twice(tmp_path):
     """Of which YAML takes the last: a field with two types, say."""
     path = tmp_path / "pipeline.yaml"
     path.write_text("corpus:\n  encoding:\n    fields: {year: int, year: float}\n")
-    with pytest.raises(
-        InputError, match=r"line 3, column 25; fix .*: the key 'year' twice"
-    ):
+    with pytest.raises(InputError, match=r"line 3, column 25; fix .*: the key 'year' twice"):
         read_yaml(path)
     path.write_text("a: &a {x: 1}\nb: {<<: *a, y: 2}\nc: [{x: 1}, {x: 2}]\n")
     assert read_yaml(path) == {"a": {"x": 1}, "b": {"x": 1, "y": 2}, "c": [{"x": 1}, {"x": 2}]}

@@ -310,7 +310,10 @@ def test_the_refresh_dag_trains_nothing(config: PipelineConfig) -> None:
     [
         ("vertex.project=''", "Vertex AI needs `vertex.project`"),
         ("vertex.training=[{machine: ct5lp-hightpu-4t, tpu_topology: 4x4}]", r"one machine.*\('4x4', 1\)"),
-        ("vertex.tasks={Pusher: {}}", "`vertex.tasks` must be one of CorpusEncoder, .*'Pusher'"),
+        (
+            "vertex.tasks={Pusher: {}}",
+            "`vertex.tasks` must be one of NegativeMiner, .*'Pusher'",
+        ),
         ("vertex.tasks={IndexBuilder: {disk_gb: 20}}", "`disk_gb` of a task must be at least 100.*20"),
         ("root=out/pipeline", "set `root` to a `gs://` path"),
         ("corpus.folder=data", "set `corpus.folder` to a `gs://` path"),
