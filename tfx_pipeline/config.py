@@ -212,12 +212,6 @@ class MiningConfig(MiningSettings):
     """Hard negatives that are found before training.
 
     Attributes:
-        negatives: The most for each query; the best ranked of those that may be taken.
-        first_rank: Where the window of ranks begins, from 1.
-        last_rank: Where it ends.
-        margin: A negative's score must be below that of every positive found by this share of it; not
-            compared if null.
-        same_title: Whether documents with a positive's title, which often answer the query too, are taken.
         ranker: Who ranks: `none` for no mining, BM25 over `words` or `ngrams`, or `latest`, the latest
             blessed model (BM25 over n-grams before there is one). All documents are held in memory.
     """

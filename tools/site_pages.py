@@ -134,10 +134,13 @@ def _made(field: dataclasses.Field[Any]) -> Any:
 
 
 def _attributes(owner: type) -> dict[str, str]:
-    """What the docstring of a class says of each attribute."""
-    _, _, listed = inspect.cleandoc(owner.__doc__ or "").partition("Attributes:\n")
-    found = re.findall(r"^    (\w+): (.*?)(?=^    \w+: |^\S|\Z)", listed, re.MULTILINE | re.DOTALL)
-    return {name: " ".join(text.split()) for name, text in found}
+    """What the docstrings of a class and of those it inherits from say about each attribute."""
+    described = {}
+    for kind in reversed(owner.__mro__):
+        _, _, listed = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")
+        found = re.findall(r"^    (\w+): (.*?)(?=^    \w+: |^\S|\Z)", listed, re.MULTILINE | re.DOTALL)
+        described.update({name: " ".join(text.split()) for name, text in found})
+    return described
 
 
 def _type(kind: Any) -> str:

@@ -121,7 +121,7 @@ def test_checking_imports_neither_tfx_nor_tensorflow(started: Path, fresh_python
 
 
 def test_every_key_is_documented() -> None:
-    """The reference is generated from the docstrings: each names all of its class' fields."""
+    """The reference is generated from the docstrings of a class and of those it inherits from."""
     import dataclasses
 
     from tfx_pipeline import config, vertex_config
@@ -129,5 +129,6 @@ def test_every_key_is_documented() -> None:
     for module in (config, vertex_config):
         for name, kind in vars(module).items():
             if dataclasses.is_dataclass(kind) and kind.__module__ == module.__name__:
+                documented = "".join(own.__doc__ or "" for own in kind.__mro__)
                 for field in dataclasses.fields(kind):
-                    assert f"\n        {field.name}: " in (kind.__doc__ or ""), f"{name}.{field.name}"
+                    assert f"\n        {field.name}: " in documented, f"{name}.{field.name}"
