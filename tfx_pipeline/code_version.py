@@ -45,6 +45,7 @@ _OWN: dict[str, tuple[str, ...]] = {
     "IndexBuilder": ("tfx_pipeline/components/index_builder.py",),
     "RetrieverExporter": (
         "tfx_pipeline/components/retriever_exporter.py",
+        "tfx_pipeline/data/languages.py",
         "tfx_pipeline/data/splits.py",
     ),
     "ServingValidator": (
@@ -56,6 +57,7 @@ _OWN: dict[str, tuple[str, ...]] = {
     "RetrievalEvaluator": (
         "tfx_pipeline/components/retrieval_evaluator.py",
         "tfx_pipeline/blessing.py",
+        "tfx_pipeline/data/languages.py",
         "tfx_pipeline/data/splits.py",
     ),
 }

@@ -75,7 +75,8 @@ class QualitySettings:
         exact_queries: Queries that are also searched exactly, to show what the index costs.
         bm25: Whether BM25 is measured as well.
         bm25_documents: Most documents of a corpus that BM25 is measured on: it indexes all of them in memory,
-            twice. A larger corpus is measured without it, and the reasons of the blessing say so.
+            twice. A larger corpus is measured without it, and the reasons of the blessing say so. Of its
+            documents only ids are held in memory.
     """
 
     metric: str = "nDCG@10"

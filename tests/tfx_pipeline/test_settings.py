@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ def test_settings_survive_json(settings: Any) -> None:
 
 
 def test_a_large_corpus_is_measured_without_bm25() -> None:
-    from tfx_pipeline.components.retrieval_evaluator import bounded
+    from tfx_pipeline.components.retrieval_evaluator import bounded, needs_texts
 
     settings = QualitySettings(bm25_documents=1000)
     assert bounded(settings, 1000) == (settings, "")
@@ -42,6 +43,11 @@ def test_a_large_corpus_is_measured_without_bm25() -> None:
     assert not without.bm25
     assert "1,001 documents, more than `quality.bm25_documents`, 1,000" in sentence
     assert bounded(without, 1001) == (without, "")
+    # Texts are held for BM25, and for the exact search of a small corpus.
+    assert needs_texts(settings, 1000)
+    assert needs_texts(without, 1001)
+    assert not needs_texts(without, 1_000_000)
+    assert not needs_texts(dataclasses.replace(without, exact_queries=0), 1001)
 
 
 def test_no_text_gives_the_defaults() -> None:

@@ -21,11 +21,18 @@ from tfx.types import Artifact, BaseChannel, Channel, standard_artifacts
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 from tfx.utils import path_utils
 
-from tfx_pipeline.artifacts import read_document_ids, read_model_card, refusals, write_model_blessing
+from tfx_pipeline.artifacts import (
+    ENCODER_FOLDER,
+    read_document_ids,
+    read_model_card,
+    refusals,
+    write_model_blessing,
+)
 from tfx_pipeline.blessing import Verdict, judge
 from tfx_pipeline.components.collection_push import is_collection
 from tfx_pipeline.components.executor import Artifacts, SingleArtifacts
 from tfx_pipeline.config import QualitySettings, settings_from_json
+from tfx_pipeline.data.languages import LanguagePart, remarks, unspelt_share
 from tfx_pipeline.data.splits import Part, development_set
 from tfx_pipeline.provenance import code_version
 from tfx_pipeline.storage import local_input, local_output
@@ -33,9 +40,11 @@ from tfx_pipeline.withdrawal import identity_of
 from xtr_tf.collections.dataset import Dataset
 from xtr_tf.evaluation.evaluator import EvaluationSettings, Evaluator
 from xtr_tf.evaluation.exported_collection import ExportedCollection
-from xtr_tf.evaluation.exported_model import IndexModel
+from xtr_tf.evaluation.exported_model import EXACT_DOCUMENTS, IndexModel
 from xtr_tf.evaluation.report.content import build_content
 from xtr_tf.evaluation.report.html import write_report
+from xtr_tf.model.folder import MANIFEST_FILE, TOKENIZER_FILE, read_manifest
+from xtr_tf.model.vocabulary import SentencePieceModel
 from xtr_tf.retriever.collection_file import COLLECTION_FILE
 
 _USUAL_K_PRIME = 1_000
@@ -82,6 +91,8 @@ class RetrievalEvaluatorExecutor(SingleArtifacts, evaluator.Executor):
         development = development_set(examples, corpus, settings.metric, part)
         evaluation = outputs["evaluation"]
         settings, left_out = bounded(settings, development.documents)
+        if not needs_texts(settings, development.documents):
+            development = development.without_texts()
         verdict = _evaluate(model, baseline, development.dataset, settings, evaluation)
         if left_out:
             verdict = verdict.noted(left_out)
@@ -92,6 +103,12 @@ class RetrievalEvaluatorExecutor(SingleArtifacts, evaluator.Executor):
                 f"{development.left_out} of {development.judgements} judgements were left out: their "
                 "documents are not in the corpus."
             )
+        for remark in remarks(
+            development.languages,
+            {query.language for query in development.dataset.queries},
+            _unspelt(model, development.languages),
+        ):
+            verdict = verdict.noted(remark)
         withdrawn = json.loads(properties.get("withdrawn") or "{}")
         if because := withdrawn.get(_content(model)):
             verdict = verdict.refused(because)
@@ -173,6 +190,19 @@ def bounded(settings: QualitySettings, documents: int) -> tuple[QualitySettings,
     return dataclasses.replace(settings, bm25=False), sentence
 
 
+def needs_texts(settings: QualitySettings, documents: int) -> bool:
+    """Whether the texts of a corpus of this many documents are held in memory.
+
+    Args:
+        settings: Of `bounded`.
+        documents: Of the corpus.
+
+    Returns:
+        Whether BM25 or the exact search reads them.
+    """
+    return settings.bm25 or (settings.exact_queries > 0 and documents <= EXACT_DOCUMENTS)
+
+
 def _evaluate(
     model: Artifact,
     baseline: Artifact | None,
@@ -217,6 +247,18 @@ def _open(uri: str, name: str, stack: ExitStack) -> IndexModel:
         model = IndexModel(stack.enter_context(local_input(uri)))
     model.name = name
     return model
+
+
+def _unspelt(model: Artifact, languages: Mapping[str, LanguagePart]) -> dict[str, float]:
+    """How much of each language the model's vocabulary has no pieces for."""
+    with local_input(f"{model.uri}/{ENCODER_FOLDER}") as encoder:
+        if not (encoder / MANIFEST_FILE).is_file():  # an export of an earlier version
+            return {}
+        vocabulary = SentencePieceModel.read(encoder / TOKENIZER_FILE)
+        lowercase = read_manifest(encoder).tokenizer.lowercase
+    return {
+        language: unspelt_share(part.sample, vocabulary, lowercase) for language, part in languages.items()
+    }
 
 
 def _content(model: Artifact) -> str:

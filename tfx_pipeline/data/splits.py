@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import tensorflow as tf
@@ -15,6 +15,7 @@ from tfx.types import Artifact, artifact_utils
 from tfx.utils import io_utils
 
 from tfx_pipeline.data.example_gen import parse_document
+from tfx_pipeline.data.languages import LanguagePart, LanguageParts
 from xtr_tf.collections.dataset import Dataset, Query
 from xtr_tf.collections.document import UNKNOWN_LANGUAGE, Document
 from xtr_tf.errors import InputError
@@ -66,6 +67,7 @@ class DevelopmentSet:
         judgements: All of them.
         lost_languages: Languages whose queries have all lost their documents.
         documents: Documents of the corpus.
+        languages: What the corpus has of each language.
     """
 
     dataset: Dataset
@@ -73,6 +75,12 @@ class DevelopmentSet:
     judgements: int
     lost_languages: tuple[str, ...]
     documents: int
+    languages: Mapping[str, LanguagePart]
+
+    def without_texts(self) -> DevelopmentSet:
+        """The same queries over the same documents, of which only ids are held."""
+        dataset = dataclasses.replace(self.dataset, corpus=_WithoutTexts(self.dataset.corpus))
+        return dataclasses.replace(self, dataset=dataset)
 
 
 def development_set(examples: Artifact, corpus: Artifact, metric: str, part: Part = "all") -> DevelopmentSet:
@@ -93,7 +101,8 @@ def development_set(examples: Artifact, corpus: Artifact, metric: str, part: Par
             many as can be divided.
     """
     documents = _Corpus(corpus)
-    known = {document.id for document in documents}
+    parts = LanguageParts()
+    known = {document.id for document in map(parts.count, documents)}
     queries: list[Query] = []
     judgements: dict[str, dict[str, int]] = {}
     languages: set[str] = set()
@@ -132,6 +141,7 @@ def development_set(examples: Artifact, corpus: Artifact, metric: str, part: Par
         judgements=every,
         lost_languages=tuple(sorted(languages - {query.language for query in queries})),
         documents=len(known),
+        languages=parts.found,
     )
 
 
@@ -155,3 +165,13 @@ class _Corpus(Iterable[Document]):
 
     def __iter__(self) -> Iterator[Document]:
         return map(parse_document, read_all(self._corpus))
+
+
+class _WithoutTexts(Iterable[Document]):
+    """The ids and languages of documents, read from the start each time."""
+
+    def __init__(self, documents: Iterable[Document]) -> None:
+        self._documents = documents
+
+    def __iter__(self) -> Iterator[Document]:
+        return (Document(own.id, "", language=own.language) for own in self._documents)

@@ -29,8 +29,8 @@ from xtr_tf.runtime.signature import Session
 from xtr_tf.scoring.reference import idf_weights
 from xtr_tf.vectors.query_encoder import EncodedQuery, batches_by_length
 
-# Beyond this, encoding a corpus for the exact search takes longer than anyone would wait for it.
-_MOST_DOCUMENTS = 50_000
+#: Beyond this, encoding a corpus for the exact search takes longer than anyone would wait for it.
+EXACT_DOCUMENTS = 50_000
 
 
 class IndexModel:
@@ -87,8 +87,8 @@ class IndexModel:
             return ExactCheck(note="not asked for")
         if dataset.is_judged_by_answers:
             return ExactCheck(note="not for datasets judged by answers")
-        if len(documents) > _MOST_DOCUMENTS:
-            return ExactCheck(note=f"the corpus has more than {_MOST_DOCUMENTS:,} documents")
+        if len(documents) > EXACT_DOCUMENTS:
+            return ExactCheck(note=f"the corpus has more than {EXACT_DOCUMENTS:,} documents")
         sample = dataset.sample(settings.exact_queries, settings.seed)
         corpus = self._model.encode_documents(documents, dataset.name)
         queries = self._model.encode_queries(
