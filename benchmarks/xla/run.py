@@ -25,7 +25,7 @@ from engine_process import REPOSITORY, print_machine
 _HERE = Path(__file__).parent
 _COST_ENVIRONMENT = REPOSITORY / ".bench" / "xla-env"
 _JAXLIB = "jaxlib==0.4.38"  # its XLA reads the programs of TensorFlow 2.16
-# The share of a chip's peak that transformers of this size reach in published training runs.
+# The share of a chip's peak that a step is assumed to reach.
 _UTILISATION = (0.3, 0.5)
 _REPORTED = 8
 
