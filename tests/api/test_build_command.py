@@ -49,7 +49,7 @@ def test_bad_settings_are_told_before_anything_is_written(corpus: Path, tmp_path
         ("--top-k", 0, "`top_k` must be between"),
         ("--kind", "best", "`kind` must be one of"),
         ("--passage-length", 1, "A passage has 2 tokens at least"),
-        ("--model", "nowhere", "A model is an encoder's directory"),
+        ("--model", "nowhere", "A model is the directory of an encoder"),
     ):
         ended = call_command("build", corpus, "--out", out, option, value)
         assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)

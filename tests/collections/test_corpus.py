@@ -196,5 +196,5 @@ def test_a_corpus_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> No
     next(documents)
     with path.open("ab") as file:
         file.write(b'{"id": "4", "text": "late"}\n')
-    with pytest.raises(InputError, match="changed while it was read"):
+    with pytest.raises(InputError, match="changed while it was being read"):
         list(documents)

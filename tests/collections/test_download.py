@@ -81,7 +81,7 @@ def test_archive_is_checked_and_unpacked_once(server: str, tmp_path: Path) -> No
 
 def test_wrong_content_is_refused_and_removed(server: str, tmp_path: Path) -> None:
     file = RemoteFile(f"{server}/scifact.zip", "beir/scifact.zip", "0" * 32, unpack=True)
-    with pytest.raises(InputError, match="not the file that was published"):
+    with pytest.raises(InputError, match="not the published file"):
         fetch(file, tmp_path, ignore)
     with pytest.raises(InputError, match="cannot be unpacked"):
         fetch(RemoteFile(f"{server}/broken.zip", "beir/broken.zip", unpack=True), tmp_path, ignore)
@@ -93,7 +93,7 @@ def test_wrong_content_is_refused_and_removed(server: str, tmp_path: Path) -> No
 
 
 def test_checksums_that_a_server_tells_or_does_not(server: str, tmp_path: Path) -> None:
-    assert "the server told" in fetch(RemoteFile(f"{server}/hub", "dpr/a.csv"), tmp_path, ignore)
+    assert "the server sent" in fetch(RemoteFile(f"{server}/hub", "dpr/a.csv"), tmp_path, ignore)
     told = fetch(RemoteFile(f"{server}/plain", "dpr/b.csv"), tmp_path, ignore)
     assert told == f"no checksum is published; its SHA-256 is {hashlib.sha256(PLAIN).hexdigest()}"
     assert (tmp_path / "dpr" / "b.csv").read_bytes() == PLAIN

@@ -158,7 +158,7 @@ def test_wrong_paths_leave_nothing_behind(encoder_directory: Path, atlas: Datase
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     with pytest.raises(InputError, match="The directory exists"):
         evaluate_model(encoder_directory, [atlas], tmp_path / "mine")
-    with pytest.raises(InputError, match="A model is an encoder's directory"):
+    with pytest.raises(InputError, match="A model is the directory of an encoder"):
         evaluate_model(tmp_path / "mine", [atlas], tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
     with pytest.raises(InputError, match="`alpha` must be above 0"):

@@ -79,5 +79,5 @@ def test_a_collection_is_opened_as_a_model_is(collection_base: Path, tmp_path: P
     assert open_model(collection_base).kind == "exported model, its own index"
     with pytest.raises(InputError, match="A collection has no BM25"):
         ExportedCollection(collection_base).search("both", QUERIES, 10, alpha=0.5)
-    with pytest.raises(InputError, match="A model is an encoder's directory"):
+    with pytest.raises(InputError, match="A model is the directory of an encoder"):
         open_model(tmp_path)

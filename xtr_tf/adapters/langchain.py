@@ -12,13 +12,13 @@ from xtr_tf.api.index import Index
 
 
 class XTRRetriever(BaseRetriever):
-    """Finds documents of an index for a chain.
+    """A LangChain retriever that searches an index.
 
-    A document's `page_content` is its text, its `metadata` has `score`, `title` and `language`.
+    The `page_content` of a document is its text. Its `metadata` has `score`, `title` and `language`.
 
     Attributes:
-        index: What `Model.index` or `xtr_tf.open` returned.
-        parameters: Parameters of the search, as `Index.search` takes them.
+        index: An index from `Model.index` or `xtr_tf.open`.
+        parameters: Keyword arguments of `Index.search`.
 
     Example:
         >>> retriever = XTRRetriever(index=xtr_tf.open("out/models"), parameters={"top_k": 3})

@@ -11,13 +11,13 @@ from xtr_tf.api.index import Index
 
 
 class XTRRetriever(BaseRetriever):
-    """Finds documents of an index for a query engine.
+    """A LlamaIndex retriever that searches an index.
 
-    A node's text is the document's, its `metadata` has `title` and `language`.
+    The text of a node is the text of the document. Its `metadata` has `title` and `language`.
 
     Args:
-        index: What `Model.index` or `xtr_tf.open` returned.
-        **parameters: Parameters of the search, as `Index.search` takes them.
+        index: An index from `Model.index` or `xtr_tf.open`.
+        **parameters: Keyword arguments of `Index.search`.
 
     Example:
         >>> retriever = XTRRetriever(xtr_tf.open("out/models"), top_k=3)

@@ -13,12 +13,12 @@ from xtr_tf.errors import InputError
 
 
 class XTRModel:
-    """Indexes a task's corpus and searches it, as `mteb.evaluate` asks for.
+    """A model for `mteb.evaluate`: it indexes the corpus of a task and searches it.
 
     Args:
-        model: What `xtr_tf.load` or `xtr_tf.train` returned.
-        parameters: Parameters of the searches, as `Index.search` takes them; `top_k` is the task's.
-        **settings: How corpora are indexed, as `Model.index` takes it.
+        model: A model from `xtr_tf.load` or `xtr_tf.train`.
+        parameters: Keyword arguments of `Index.search`, except `top_k`, which the task sets.
+        **settings: Keyword arguments of `Model.index`.
 
     Example:
         >>> mteb.evaluate(XTRModel(xtr_tf.load(), kind="scann"), mteb.get_task("SciFact"))
@@ -33,7 +33,7 @@ class XTRModel:
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
-        """What is known of the model."""
+        """Name, size and limits of the model, as MTEB reports them."""
         manifest = self._model.manifest
         return ModelMeta.create_empty(
             {
@@ -47,7 +47,11 @@ class XTRModel:
         )
 
     def index(self, corpus: Any, **_: Any) -> None:
-        """Indexes a task's documents: rows with `id`, `text` (or `body`) and perhaps `title`."""
+        """Indexes the documents of a task.
+
+        Args:
+            corpus: Rows with `id`, `text` (or `body`) and optionally `title`.
+        """
         documents = [_document(row) for row in corpus]
         self._texts = {document["id"]: f"{document['title']} {document['text']}" for document in documents}
         self._index = self._model.index(
@@ -57,19 +61,22 @@ class XTRModel:
     def search(
         self, queries: Any, *, top_k: int, top_ranked: Mapping[str, list[str]] | None = None, **_: Any
     ) -> dict[str, dict[str, float]]:
-        """Answers a task's queries: rows with `id` and `text`.
+        """Answers the queries of a task.
 
         Args:
-            queries: The queries.
-            top_k: Documents of each.
-            top_ranked: For reranking, the documents of each query that are to be ranked.
+            queries: Rows with `id` and `text`.
+            top_k: Documents to return per query.
+            top_ranked: For reranking tasks, the documents to rank, by query.
 
         Returns:
-            By query, then document, its score.
+            Scores by query and document.
+
+        Raises:
+            InputError: `index` has not been called.
         """
         if self._index is None:
             raise InputError(
-                "There is nothing to search yet; call `index` first. Received: a search before `index`."
+                "There is no index to search yet; call `index` first. Received: a search before `index`."
             )
         texts = {str(row["id"]): _text(row) for row in queries}
         if top_ranked is not None:

@@ -1,14 +1,14 @@
-"""The library: what `import xtr_tf` offers, a few objects over the rooms below.
+"""The public Python API: what `import xtr_tf` offers.
 
-    loading.py       `load`, `open`: where models and exported indexes come from
-    model.py         `Model`: an encoder that indexes, scores and is measured
-    index.py         `Index`: what can be searched; exported by `open`, growing as `LiveIndex`
-    live_index.py    `LiveIndex`: documents come and go; `save` publishes a version
-    training.py      `train`: pairs to a better `Model`
-    requests.py      from keywords to the inputs of a signature, from its outputs to results
+    loading.py       `load` and `open`: find and load models and exported indexes
+    model.py         `Model`: an encoder that indexes, scores and evaluates
+    index.py         `Index`: searches and explains; `OpenedIndex` is an exported one
+    live_index.py    `LiveIndex`: an index that can change; `save` publishes a version
+    training.py      `train`: fine-tunes a `Model` on pairs
+    requests.py      converts keywords to a signature's inputs, and its outputs to results
     results.py       `Hit`, `Hits`, `Explanation`, `Evaluation`: frozen, printable
-    html.py          how results look in a notebook
+    html.py          renders results in a notebook
 
-The commands are made of the same objects. Nothing is imported here, and TensorFlow only by what needs it:
-`open` and searching what it opened never do.
+The commands use the same objects. This module imports nothing, and TensorFlow is imported only where it is
+needed: `open` and searches in an opened index never import it.
 """

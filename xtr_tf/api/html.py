@@ -1,6 +1,6 @@
-"""Results as HTML for a notebook. Whatever comes from documents or queries is text there, never markup.
+"""Renders results as HTML for a notebook. Text from documents and queries is always escaped.
 
-Knows results by their attributes; colours work on light and dark pages.
+Knows results only by their attributes. The colours work on light and dark pages.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 _TEXT_CHARACTERS = 300
 _CELL = "text-align:left;vertical-align:top;padding:2px 8px"
-# The hue of a retrieved similarity; how strong it is says how high.
+# The hue of a retrieved similarity; its opacity shows the value.
 _RED, _GREEN, _BLUE = 0, 128, 128
 
 
 def hits_table(hits: Hits) -> str:
-    """The documents found for a query."""
+    """Renders the documents found for a query."""
     rows = (
         [
             str(place),
@@ -35,7 +35,7 @@ def hits_table(hits: Hits) -> str:
 
 
 def explanation_table(explanation: Explanation) -> str:
-    """A table per document: tokens of the query, what they matched, and the text with the matches marked."""
+    """Renders one table per document: query tokens, their matches, and the text with the matches marked."""
     parts = [f"<p><b>{escape(explanation.query)}</b></p>"]
     for place, found in enumerate(explanation, start=1):
         name = f"{place}. <code>{escape(found.hit.id)}</code> {found.hit.score:.4f}"
@@ -53,7 +53,7 @@ def explanation_table(explanation: Explanation) -> str:
 
 
 def figures_table(evaluation: Evaluation) -> str:
-    """One row per dataset, one column per system, by each dataset's usual metric."""
+    """Renders one row per dataset and one column per system, by the metric usual for each dataset."""
     systems = list(dict.fromkeys(name for found in evaluation.figures.values() for name in found))
     rows = (
         [
@@ -71,7 +71,7 @@ def figures_table(evaluation: Evaluation) -> str:
 
 
 def _table(caption: str, headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table of cells that are markup already."""
+    """Builds a table from cells that are already markup."""
     title = f'<caption style="text-align:left"><b>{escape(caption)}</b></caption>' if caption else ""
     head = "".join(f'<th style="{_CELL}">{heading}</th>' for heading in headings)
     body = "".join(
@@ -90,7 +90,7 @@ def _colour(score: float) -> str:
 
 
 def _marked_text(found: ExplainedHit) -> str:
-    """The text with the characters that query tokens matched in colour; the best match has the say."""
+    """Marks the characters that query tokens matched; where matches overlap, the best one sets the colour."""
     text = found.full_text
     strength = [0.0] * len(text)
     for match in found.matches:

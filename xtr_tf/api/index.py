@@ -1,6 +1,6 @@
-"""`Index`: what can be searched. `OpenedIndex` is an exported model, run by TensorFlow's C library.
+"""`Index` searches and explains. `OpenedIndex` is an exported model, run by TensorFlow's C library.
 
-Imports no TensorFlow. How documents come and go is `live_index.py`'s business.
+Imports no TensorFlow. Adding and deleting documents is in `live_index.py`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 class Index:
-    """Documents that can be searched; `Model.index` and `xtr_tf.open` give one.
+    """Searchable documents. `Model.index` and `xtr_tf.open` return one.
 
-    Searching may be done from many threads at once.
+    An index can be searched from many threads at once.
     """
 
     _session: Session
@@ -58,33 +58,34 @@ class Index:
         alpha: float | None = None,
         fusion: str | None = None,
     ) -> Hits | list[Hits]:
-        """Finds documents. Parameters that are not given are the index's own defaults.
+        """Finds the documents that answer a query. The index sets the defaults of all parameters.
 
         Args:
-            query: What to look for; a list of queries is answered with a list.
-            top_k: Documents to return, 10 by default.
-            k_prime: Document tokens that each query token retrieves (k' of the paper), 1,000 by default.
-            leaves: Leaves of the index to search; 0, the default, leaves it to the index.
-            imputation: How a query token counts for a document of which it retrieved nothing: `top_k_prime`
-                (with the score of the last token it retrieved, the default), `zero`, `constant` or `none`.
-            constant: What it counts with under the imputation `constant`; 0 by default.
-            languages: Only documents in this language, or in one of these; all by default.
-            rescore: Candidates that are ranked again by exact f_ColBERT, 0 for none (the default); needs an
-                index that keeps vectors: `exact`, `core`, or `scann` with reordering.
-            token_weights: What query tokens count for: `none` (all the same, the default), or `idf` (by how
-                few documents have them).
-            filter: Conditions on fields that documents must meet, such as `year>=2020;source=wiki|faq`.
-            min_score: Documents that score less are not returned.
-            alpha: What BM25 counts for in the score, from 0 (XTR only, the default) to 1 (BM25 only); needs
-                an index with `lexical`.
-            fusion: How the two scores are made one: `weighted` (a mean on one scale, the default) or `rrf`
-                (reciprocal ranks).
+            query: The query, or a list of queries.
+            top_k: Number of documents to return, 10 by default.
+            k_prime: Document tokens that each query token retrieves (k' in the paper), 1,000 by default.
+            leaves: Leaves of the index to search; with 0, the default, the index decides.
+            imputation: Score of a query token for a document of which it retrieved nothing: `top_k_prime`
+                (the score of the last token it retrieved, the default), `zero`, `constant`, or `none` (the
+                token does not count).
+            constant: The score that `imputation="constant"` uses, 0 by default.
+            languages: Return only documents in this language or these languages; all by default.
+            rescore: Number of candidates to rank again by exact f_ColBERT; 0, the default, for none. Needs
+                an index that keeps vectors: `exact`, `core`, or `scann` with reordering.
+            token_weights: Weights of query tokens: `none` (all equal, the default) or `idf` (the fewer
+                documents contain a token, the higher its weight).
+            filter: Conditions on document fields, such as `year>=2020;source=wiki|faq`.
+            min_score: Do not return documents with a lower score.
+            alpha: Weight of BM25 in the score, from 0 (XTR only, the default) to 1 (BM25 only). Needs an
+                index with `lexical`.
+            fusion: How to combine the two scores: `weighted` (a weighted mean on one scale, the default) or
+                `rrf` (reciprocal rank fusion).
 
         Returns:
-            The documents found, the best first.
+            A `Hits` with the documents found, best first; a list of `Hits` for a list of queries.
 
         Raises:
-            InputError: A query has no text, or a parameter is out of its range.
+            InputError: A query has no text, or a parameter is out of range.
 
         Example:
             >>> index.search("How deep is Lake Baikal?", top_k=1).ids
@@ -114,11 +115,11 @@ class Index:
         alpha: float | None = None,
         fusion: str | None = None,
     ) -> Explanation | list[Explanation]:
-        """Finds documents and says why: which of their tokens answered which tokens of the query.
+        """Finds documents and shows why: which of their tokens matched which query tokens.
 
         Args:
-            query: What to look for; a list of queries is answered with a list.
-            top_k: Documents to explain.
+            query: The query, or a list of queries.
+            top_k: Number of documents to explain.
             k_prime: As for `search`.
             leaves: As for `search`.
             imputation: As for `search`.
@@ -131,10 +132,11 @@ class Index:
             fusion: As for `search`.
 
         Returns:
-            The documents with their token alignments; in a notebook, coloured tables.
+            An `Explanation` with the documents and their token alignments, which a notebook shows as coloured
+            tables; a list of them for a list of queries.
 
         Raises:
-            InputError: A query has no text, or a parameter is out of its range.
+            InputError: A query has no text, or a parameter is out of range.
 
         Example:
             >>> found = index.explain("How deep is Lake Baikal?", top_k=1)[0]
@@ -144,11 +146,11 @@ class Index:
         return _answer(self._session, "explain", query, _parameters(locals()), to_explanation)
 
     def add(self, documents: Any, *, language: str | None = None, progress: bool = True) -> None:
-        """Adds documents; only an index made by `Model.index` can, see `LiveIndex.add`.
+        """Adds documents. Only an index made by `Model.index` supports this, see `LiveIndex.add`.
 
         Args:
             documents: As for `Model.index`.
-            language: Language of documents that name none.
+            language: Language of documents that do not name one.
             progress: Whether to show progress.
 
         Raises:
@@ -157,7 +159,14 @@ class Index:
         self._refuse_change()
 
     def delete(self, ids: str | Sequence[str]) -> None:
-        """Removes documents; only an index made by `Model.index` can, see `LiveIndex.delete`."""
+        """Removes documents. Only an index made by `Model.index` supports this, see `LiveIndex.delete`.
+
+        Args:
+            ids: The id of a document, or several.
+
+        Raises:
+            InputError: This index was opened from an export, which cannot change.
+        """
         self._refuse_change()
 
     def _refuse_change(self) -> NoReturn:
@@ -168,13 +177,21 @@ class Index:
 
 
 class OpenedIndex(Index):
-    """An exported index, loaded by the library inside TensorFlow Serving; made by `xtr_tf.open`.
+    """An exported index, opened by `xtr_tf.open` and run by TensorFlow's C library.
 
-    A context manager: `close` frees its memory, as does the end of the program.
+    It is a context manager: leaving the block calls `close`, which frees its memory.
+
+    Args:
+        directory: The directory of one exported version.
 
     Attributes:
-        directory: The version's directory.
-        card: What the version was made of, from its `model_card.json`; empty without one.
+        directory: The directory of the version.
+        card: The content of its `model_card.json`; empty if it has none.
+
+    Example:
+        >>> with xtr_tf.open("out/models") as index:
+        ...     index.search("How deep is Lake Baikal?", top_k=1).ids
+        ['baikal']
     """
 
     def __init__(self, directory: Path) -> None:
@@ -185,11 +202,11 @@ class OpenedIndex(Index):
 
     @classmethod
     def newest(cls, path: str | Path) -> OpenedIndex:
-        """Opens a version's directory, or the newest version of a base directory."""
+        """Opens the directory of a version, or the newest version in a base directory."""
         return cls(latest_version(Path(path)))
 
     def close(self) -> None:
-        """Frees the model; searches that come later are refused."""
+        """Frees the model. Later searches raise `InputError`."""
         self._session.close()  # type: ignore[attr-defined]
 
     def __enter__(self) -> OpenedIndex:
@@ -211,17 +228,15 @@ class OpenedIndex(Index):
 
 
 def _parameters(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a request among a method's arguments."""
+    """Returns the request parameters among a method's arguments."""
     return {name: value for name, value in given.items() if name not in ("self", "query")}
 
 
 def _answer(session: Session, signature: str, query: Any, request: Mapping[str, Any], convert: Any) -> Any:
-    """One answer for a string, a list of them for a list."""
+    """Returns one answer for a string, and a list of answers for a list."""
     if isinstance(query, str):
         [(_, answer)] = ask(session, signature, [query], request)
         return convert(query, answer)
     if not isinstance(query, Sequence) or isinstance(query, bytes):
-        raise InputError(
-            f"A query is a string; a list of strings asks several. Received: {type(query).__name__}."
-        )
+        raise InputError(f"A query must be a string or a list of strings. Received: {type(query).__name__}.")
     return [convert(text, answer) for text, answer in ask(session, signature, query, request)]

@@ -1,7 +1,7 @@
-"""`LiveIndex`: an index that its own process built and can change; `save` publishes it.
+"""`LiveIndex`: an index in this process whose documents can change. `save` publishes it.
 
-It is built on the directories that `xtr-tf encode` and `xtr-tf index` write, in a temporary folder:
-every change makes their next version, as `xtr-tf index update` does, and a change that fails leaves the last.
+It keeps the directories that `xtr-tf encode` and `xtr-tf index` write in a temporary folder. Every change
+makes their next version, as `xtr-tf index update` does. If a change fails, the last version stays.
 """
 
 from __future__ import annotations
@@ -33,10 +33,16 @@ if TYPE_CHECKING:
 
 
 class LiveIndex(Index):
-    """An index in this process, made by `Model.index`.
+    """An index in this process whose documents can change. `Model.index` returns one.
 
     Attributes:
-        model: The model that it was made with.
+        model: The model that encodes its documents and queries.
+
+    Example:
+        >>> index = model.index([{"id": "nile", "text": "The Nile is 6,650 km long."}])
+        >>> index.add([{"id": "aral", "text": "The Aral Sea was once 68 m deep."}])
+        >>> index.ids
+        ['nile', 'aral']
     """
 
     def __init__(
@@ -56,7 +62,7 @@ class LiveIndex(Index):
 
     @property
     def ids(self) -> list[str]:
-        """The ids of all documents, in their order."""
+        """The ids of all documents, in index order."""
         return list(self._ids)
 
     def __len__(self) -> int:
@@ -76,17 +82,17 @@ class LiveIndex(Index):
         )
 
     def add(self, documents: Documents, *, language: str | None = None, progress: bool = True) -> None:
-        """Adds documents, or replaces those with the same ids; the next search finds them.
+        """Adds documents, or replaces those with the same ids. The next search finds them.
 
-        Only what is new is encoded.
+        Only new and changed documents are encoded.
 
         Args:
             documents: As for `Model.index`.
-            language: Of documents that do not name one; as for `Model.index` if not given.
+            language: Language of documents that do not name one; by default the one given to `Model.index`.
             progress: Whether to show progress.
 
         Raises:
-            InputError: A document cannot be used; the index is as it was before.
+            InputError: A document cannot be used. The index is unchanged.
 
         Example:
             >>> index.add([{"id": "aral", "text": "The Aral Sea was once 68 m deep."}])
@@ -102,13 +108,13 @@ class LiveIndex(Index):
             raise
 
     def delete(self, ids: str | Sequence[str]) -> None:
-        """Removes documents; the next search does not find them.
+        """Removes documents. The next search no longer finds them.
 
         Args:
-            ids: Their ids, or a single one.
+            ids: The id of a document, or several.
 
         Raises:
-            InputError: There is no such document, or none would be left; the index is as it was before.
+            InputError: A document is not in the index, or none would be left. The index is unchanged.
 
         Example:
             >>> index.delete(["aral"])
@@ -144,34 +150,36 @@ class LiveIndex(Index):
     ) -> OpenedIndex:
         """Publishes the index as a version that TensorFlow Serving and `xtr_tf.open` load.
 
-        The version appears only after a fresh process has loaded it and given this index's own answers.
+        The version appears only after a fresh process has loaded it and has given the same answers as this
+        index.
 
         Args:
-            base: The model's base directory; the version is made in it.
-            version: Its number; the next one if not given.
-            top_k: Documents returned by default. This and the next nine are the defaults of requests that
-                do not set them; `Index.search` describes each.
-            k_prime: Tokens that each query token retrieves by default.
-            leaves: Leaves of the index to search by default; 0 for the index's own rule.
-            imputation: How missing similarities are imputed by default.
-            constant: Default value of the imputation `constant`.
-            rescore: Candidates ranked again by exact f_ColBERT by default; 0 for none.
-            token_weights: Default weights of query tokens, `none` or `idf`.
-            min_score: Documents that score less are not returned by default.
-            alpha: Default weight of BM25, from 0 to 1; needs an index with `lexical`.
-            fusion: How XTR and BM25 are combined by default, `weighted` or `rrf`.
-            store_text: What the version returns of the texts: `none`, a `snippet` of up to 300 characters
-                where the query matched, or `full`.
-            keep_spans: Whether it carries pieces and places of tokens, 12 bytes each, for explanations.
-            queries: Texts for warm-up requests and reference answers; titles of the documents if not given.
+            base: Base directory of the model. The version becomes a folder in it.
+            version: Number of the version; the next free one by default.
+            top_k: Number of documents to return. This and the next nine arguments become the defaults of
+                requests; `Index.search` describes them.
+            k_prime: Document tokens that each query token retrieves.
+            leaves: Leaves of the index to search; with 0 the index decides.
+            imputation: How to impute missing similarities.
+            constant: The score that `imputation="constant"` uses.
+            rescore: Number of candidates to rank again by exact f_ColBERT; 0 for none.
+            token_weights: Weights of query tokens, `none` or `idf`.
+            min_score: Do not return documents with a lower score.
+            alpha: Weight of BM25, from 0 to 1. Above 0 it needs an index with `lexical`.
+            fusion: How to combine XTR and BM25, `weighted` or `rrf`.
+            store_text: Text to return with each document: `none`, a `snippet` of up to 300 characters where
+                the query matched, or `full`.
+            keep_spans: Whether to store the piece and the position of every token, 12 bytes per token, for
+                explanations.
+            queries: Queries for warm-up requests and reference answers; document titles by default.
             progress: Whether to show progress.
 
         Returns:
-            The version, opened.
+            The published version, opened.
 
         Raises:
-            InputError: The version exists, or the exported model does not give this index's answers; nothing
-                is left behind.
+            InputError: The version exists, or the exported model answers differently. Nothing is left
+                behind.
 
         Example:
             >>> index.save("out/models")
@@ -195,14 +203,14 @@ class LiveIndex(Index):
         return OpenedIndex(exported.directory)
 
     def new_id(self) -> str:
-        """An id that no document has: the next number."""
+        """Returns an id that no document has yet: the next number."""
         while str(self._next_id) in self._ids:
             self._next_id += 1
         self._next_id += 1
         return str(self._next_id - 1)
 
     def _refresh(self, **changes: Any) -> None:
-        """Makes the next version of vectors and index, and takes it."""
+        """Builds the next version of the vectors and the index, and switches to it."""
         folder = Path(self._work.name) / str(next(self._versions))
         try:
             report = refresh_index(

@@ -1,4 +1,4 @@
-"""`load` and `open`: from a name, a folder or a Hugging Face id to a model, from a folder to its index.
+"""`load` turns a name, a folder or a Hugging Face id into a model; `open` opens an exported index.
 
 Imports no TensorFlow before a model is loaded.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xtr_tf.api.model import Model
     from xtr_tf.config.model import Dtype
 
-# TensorFlow's remarks on the processor are not for users; must be set before it is imported.
+# Hides TensorFlow's log lines about the processor; must be set before it is imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
@@ -35,20 +35,20 @@ def load(
     """Loads a model.
 
     Args:
-        model: An encoder's directory; the name of a model that comes with xtr-tf; or the id of a T5, mT5 or
-            XTR checkpoint, or of an encoder's directory, on the Hugging Face Hub, such as `google/mt5-small`.
-            The multilingual model that comes with xtr-tf if not given.
-        revision: Branch, tag or commit of a checkpoint on the Hub; its main branch if not given.
-        projection_seed: Draws a projection for a checkpoint of the Hub that has none, as T5's and mT5's have
-            none; such a model is one to be trained, it finds nothing yet.
-        dtype: The dtype policy to compute with, `float32` or `mixed_bfloat16`, instead of the model's own.
+        model: The directory of an encoder; the name of a model that comes with xtr-tf; or the Hugging Face
+            id of a T5, mT5 or XTR checkpoint or of an encoder directory, such as `google/mt5-small`. By
+            default the multilingual model that comes with xtr-tf.
+        revision: Branch, tag or commit on the Hub; the main branch by default.
+        projection_seed: Initialises a random projection for a Hub checkpoint without one, such as T5 or mT5.
+            Fine-tune such a model before you search with it.
+        dtype: The dtype policy to compute with, `float32` or `mixed_bfloat16`; by default the model's own.
         progress: Whether to show the progress of downloads.
 
     Returns:
         The model.
 
     Raises:
-        InputError: There is no such model.
+        InputError: There is no such model, or it cannot be loaded.
 
     Example:
         >>> xtr_tf.load()
@@ -66,20 +66,20 @@ def find_encoder(
     projection_seed: int | None = None,
     progress: bool = True,
 ) -> tuple[Path, str]:
-    """Finds the directory of an encoder as `load` does, and downloads it if need be.
+    """Finds the directory of an encoder as `load` does, and downloads it if necessary.
 
     Args:
         model: A directory, the name of a shipped model, or an id on the Hugging Face Hub; the default model
             if None.
         revision: Branch, tag or commit on the Hub.
-        projection_seed: Initialises a projection that a checkpoint of the Hub lacks.
+        projection_seed: Initialises a random projection for a Hub checkpoint without one.
         progress: Whether to show progress.
 
     Returns:
-        The encoder's directory, and what the model is called.
+        The directory of the encoder, and the name of the model.
 
     Raises:
-        InputError: Nothing by this name can be loaded.
+        InputError: There is no such model.
     """
     name = DEFAULT_MODEL if model is None else os.fspath(model)
     path = Path(name)
@@ -90,30 +90,29 @@ def find_encoder(
         return shipped[name], name
     if (path / "saved_model.pb").is_file() or versions_in(path):
         raise InputError(
-            "This is an exported model, which brings its own index; open it with `xtr_tf.open`. "
-            f"Received: {name!r}."
+            f"This is an exported model with its own index; open it with `xtr_tf.open`. Received: {name!r}."
         )
     if path.exists():
         raise InputError(
-            f"An encoder's directory has an {MANIFEST_FILE}; `xtr-tf checkpoint import` makes one of a "
-            f"checkpoint. Received: {name!r}."
+            f"The directory of an encoder has an {MANIFEST_FILE}; `xtr-tf checkpoint import` makes one from "
+            f"a checkpoint. Received: {name!r}."
         )
     if is_hub_id(name):
         return fetch_encoder(name, revision, projection_seed, progress), name
     raise InputError(
-        f"A model is an encoder's directory, one of {', '.join(sorted(shipped))}, or an id on the Hugging "
-        f"Face Hub such as google/mt5-small. Received: {name!r}."
+        f"A model is the directory of an encoder, one of {', '.join(sorted(shipped))}, or an id on the "
+        f"Hugging Face Hub such as google/mt5-small. Received: {name!r}."
     )
 
 
 def open(path: str | os.PathLike[str]) -> OpenedIndex:  # noqa: A001
-    """Opens an exported index; never imports Python TensorFlow, and is ready in about a second.
+    """Opens an exported index. It takes about a second and never imports Python TensorFlow.
 
     Args:
-        path: A version's directory, or a base directory, whose newest version is opened.
+        path: The directory of a version, or a base directory, whose newest version is opened.
 
     Returns:
-        The index, to be searched; its documents cannot change.
+        The index. Its documents cannot change.
 
     Raises:
         InputError: There is no exported model, or it cannot be loaded.
@@ -124,7 +123,7 @@ def open(path: str | os.PathLike[str]) -> OpenedIndex:  # noqa: A001
     """
     if (Path(path) / MANIFEST_FILE).is_file():
         raise InputError(
-            "This is an encoder without an index; load it with `xtr_tf.load`, and index documents with it. "
+            "This is an encoder without an index; load it with `xtr_tf.load` and index documents with it. "
             f"Received: {os.fspath(path)!r}."
         )
     from xtr_tf.api.index import OpenedIndex

@@ -1,6 +1,6 @@
-"""`Model`: an encoder with its tokenizer, loaded from a directory: it encodes, indexes, scores, is measured.
+"""`Model`: an encoder with its tokenizer. It encodes, indexes, scores and evaluates.
 
-A thin layer: every method calls what the command of the same name calls.
+A thin layer: every method calls the same code as the command of the same name.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 
 class Model:
-    """An XTR encoder; `xtr_tf.load` and `xtr_tf.train` give one.
+    """An XTR encoder. `xtr_tf.load` and `xtr_tf.train` return one.
 
     Args:
-        directory: An encoder's directory.
-        name: What to call it; the directory's name if not given.
-        dtype: The dtype policy to compute with, instead of the one it was saved with.
+        directory: The directory of an encoder.
+        name: Name of the model; by default the name of the directory.
+        dtype: The dtype policy to compute with; by default the one it was saved with.
 
     Attributes:
-        name: What it is called.
-        directory: Where it was loaded from.
+        name: Name of the model.
+        directory: The directory it was loaded from.
         manifest: Shape of the encoder, settings of the tokenizer, and the fingerprint of both.
         encoder: The Keras model.
         tokenizer: Its tokenizer.
@@ -101,47 +101,48 @@ class Model:
         """Encodes documents and makes them searchable.
 
         Args:
-            documents: Strings; mappings with `text` and, if there are, `id`, `title` and `language`;
+            documents: Strings; mappings with `text` and optionally `id`, `title` and `language`;
                 `Document`s; any iterable of these, which is read once; a data frame with such columns; or the
                 path of a corpus (JSONL, TSV, Parquet, TFRecord, a BEIR folder). A document without an id gets
-                its position.
-            language: Of documents that do not name one.
+                its position as its id.
+            language: Language of documents that do not name one.
             kind: `scann` (smallest, fastest), `core` (stock TensorFlow ops), `exact` (brute force), or
-                `auto`: `exact` up to 200,000 tokens, `scann` beyond.
-            passage_length: Tokens of a passage, into which long documents are split; 0 takes the model's own
+                `auto`: `exact` up to 200,000 tokens, `scann` above.
+            passage_length: Tokens per passage, into which long documents are split; 0 for the model's own
                 length.
-            overlap: Tokens that two neighbouring passages share; None takes an eighth of a passage.
-            vectors_dtype: What vectors are stored as, `float16` or `bfloat16`.
-            keep_text: Whether texts are kept, to be returned with hits.
-            batch_tokens: Tokens encoded at once, padding included.
-            skip_punctuation: Leaves out pieces that are only punctuation.
-            skip_pieces: Leaves out these pieces, written as in the vocabulary (`▁the`).
-            min_norm: Leaves out tokens whose projection, before it is normalised, is shorter.
-            max_tokens: Keeps only the first N tokens of a document; 0 keeps all.
-            fields: Names and types (`keyword`, `keywords`, `int`, `float`, `bool`) of what documents have
-                besides, for filters and hits; none by default.
-            num_leaves: k-means leaves of `scann` and `core`; 0 takes 4 times the root of the tokens.
-            num_leaves_to_search: Leaves that a search looks into; 0 lets it follow from their number and k'.
-            sample_size: Tokens that leaves and codebooks are trained on; 0 takes 64 per leaf.
-            kmeans_iterations: How often k-means assigns the sample and moves the centres.
-            seed: Of the sample and of k-means.
+            overlap: Tokens that neighbouring passages share; None for an eighth of a passage.
+            vectors_dtype: Type of the stored vectors, `float16` or `bfloat16`.
+            keep_text: Whether to keep texts, to return them with hits.
+            batch_tokens: Tokens to encode at once, padding included.
+            skip_punctuation: Whether to leave out pieces that are only punctuation.
+            skip_pieces: Pieces to leave out, written as in the vocabulary (`▁the`).
+            min_norm: Leave out tokens whose projection, before it is normalised, is shorter than this.
+            max_tokens: Keep only this many tokens of each document; 0 keeps all.
+            fields: Names and types (`keyword`, `keywords`, `int`, `float`, `bool`) of additional document
+                fields, for filters and hits; none by default.
+            num_leaves: k-means leaves of `scann` and `core`; 0 for 4 times the square root of the number of
+                tokens.
+            num_leaves_to_search: Leaves to search; 0 derives it from the number of leaves and k'.
+            sample_size: Tokens to train leaves and codebooks on; 0 for 64 per leaf.
+            kmeans_iterations: Number of k-means iterations.
+            seed: Seed of the sample and of k-means.
             dims_per_block: Dimensions that share one 4-bit code (`scann`).
-            anisotropic_threshold: Similarity from which precision matters when codes are chosen (`scann`).
-            reordering: Whether hits are scored again by int8 vectors (`scann`).
-            index_dtype: What `core` (`int8`, `bfloat16`) and `exact` (`float32`, `float16`, `bfloat16`) keep
-                vectors as; empty takes `int8` and `float16`.
-            num_shards: Searchers that the tokens are divided over, merged exactly.
+            anisotropic_threshold: Similarity above which the codes are most precise (`scann`).
+            reordering: Whether to score hits again by int8 vectors (`scann`).
+            index_dtype: Type of the vectors in a `core` (`int8`, `bfloat16`) or `exact` (`float32`,
+                `float16`, `bfloat16`) index; empty for `int8` and `float16`.
+            num_shards: Searchers to divide the tokens over; their results are merged exactly.
             parallel_searches: Parts of a large batch that one `scann` index searches at the same time.
             lexical: BM25 for hybrid search: over `words`, over character `ngrams`, which suit every script,
                 or `none`.
             progress: Whether to show progress.
 
         Returns:
-            The index. It lives in this process and in a temporary folder; `LiveIndex.save` keeps it.
+            The index. It lives in this process and in a temporary folder. `LiveIndex.save` publishes it.
 
         Raises:
-            InputError: There is no document, one has no text, an id comes twice, or what gives the documents
-                fails.
+            InputError: There are no documents, a document has no text, an id is used twice, or the iterable
+                of documents fails.
 
         Example:
             >>> index = model.index([{"id": "baikal", "text": "Baikal is 1,642 m deep.", "language": "en"}])
@@ -188,14 +189,17 @@ class Model:
         return LiveIndex(self, work, built.vectors, built.index, config)
 
     def encode_queries(self, queries: str | Sequence[str]) -> np.ndarray | list[np.ndarray]:
-        """The token vectors of queries.
+        """Encodes queries to token vectors.
 
         Args:
-            queries: One query, or several; cut to the model's longest query.
+            queries: A query, or a list of queries. Long queries are truncated to the model's query length.
 
         Returns:
-            `[tokens, dim]` float32 of unit length, the last of which is the end of the text; a list of them
-            for a list of queries.
+            `[tokens, dim]` float32 vectors of unit length, the last one for the end of the text; a list of
+            such arrays for a list of queries.
+
+        Raises:
+            InputError: A query has no text.
 
         Example:
             >>> model.encode_queries("How deep is Lake Baikal?").shape
@@ -207,14 +211,17 @@ class Model:
         return vectors[0] if isinstance(queries, str) else vectors
 
     def encode_documents(self, documents: Documents, *, progress: bool = True) -> list[np.ndarray]:
-        """The token vectors of documents, as an index keeps them.
+        """Encodes documents to token vectors, as an index stores them.
 
         Args:
-            documents: As for `index`; a long document is encoded in overlapping passages.
+            documents: As for `index`. Long documents are encoded in overlapping passages.
             progress: Whether to show progress.
 
         Returns:
-            `[tokens, dim]` float32 of unit length, rounded to float16, one per document.
+            One array per document: `[tokens, dim]` float32 vectors of unit length, rounded to float16.
+
+        Raises:
+            InputError: A document cannot be used.
 
         Example:
             >>> [vectors.shape for vectors in model.encode_documents(["The Nile flows north."])]
@@ -226,14 +233,17 @@ class Model:
         return [document.vectors.astype(np.float32) for document in encoded]
 
     def score(self, query: str, documents: Documents) -> np.ndarray:
-        """Exact f_ColBERT of documents that something else found, to rank them again.
+        """Scores documents by exact f_ColBERT, to rerank the results of another system.
 
         Args:
             query: The query.
             documents: As for `index`.
 
         Returns:
-            `[documents]` float32: the mean, over the query's tokens, of the best similarity in the document.
+            `[documents]` float32: the mean, over the query tokens, of the best similarity in the document.
+
+        Raises:
+            InputError: The query has no text, or a document cannot be used.
 
         Example:
             >>> scores = model.score("deepest lake", ["The Nile is a river.", "Baikal is the deepest lake."])
@@ -264,28 +274,28 @@ class Model:
         seed: int = 0,
         progress: bool = True,
     ) -> Evaluation:
-        """Measures the model on datasets by exact search, next to BM25. Needs `xtr-tf[eval]`.
+        """Evaluates the model on datasets by exact search, next to BM25. Needs `xtr-tf[eval]`.
 
         Args:
-            datasets: A folder of a dataset (BEIR's, MS MARCO's, MIRACL's, LoTTE's or DPR's layout) or of
-                several, or a list of such folders.
-            split: Which judgements; each layout's test split if not given.
-            out: Folder for the report; a new temporary one if not given.
+            datasets: The folder of a dataset (in the layout of BEIR, MS MARCO, MIRACL, LoTTE or DPR) or of
+                several datasets, or a list of such folders.
+            split: Split of the judgements; by default the test split of each layout.
+            out: Folder for the report; a new temporary one by default.
             baseline: Another model, or the folder of an earlier report, to compare with.
-            k_prime: Tokens that each query token retrieves.
-            depth: Documents ranked of each query; 0 means 1,000 in a corpus of 20,000 documents or more, and
-                100 in a smaller one.
-            max_queries: Queries of each dataset, sampled; 0 for all.
+            k_prime: Document tokens that each query token retrieves.
+            depth: Documents to rank per query; 0 for 1,000 in a corpus of 20,000 documents or more, and 100
+                in a smaller one.
+            max_queries: Queries to sample per dataset; 0 for all.
             bm25: Whether to run the BM25 baselines.
-            fusion: Whether to measure XTR and BM25 in one score, too.
-            alpha: What BM25 counts for in it.
-            analysis_queries: Queries of each dataset whose tokens are analysed; 0 for none.
-            examples: Worked examples of each dataset.
-            seed: Of samples and resampling.
+            fusion: Whether to evaluate XTR and BM25 combined in one score, too.
+            alpha: Weight of BM25 in the combined score.
+            analysis_queries: Queries per dataset whose tokens are analysed; 0 for none.
+            examples: Worked examples per dataset.
+            seed: Seed of samples and resampling.
             progress: Whether to show progress.
 
         Returns:
-            The figures by dataset, system and metric, and where the report is.
+            The figures by dataset, system and metric, and the folder of the report.
 
         Raises:
             InputError: A folder has no dataset, or `out` is in use.
@@ -331,22 +341,22 @@ class Model:
         )
 
     def save(self, directory: str | Path, *, overwrite: bool = False) -> Path:
-        """Writes the encoder's directory, which `xtr_tf.load` and every command take.
+        """Saves the encoder to a directory that `xtr_tf.load` and every command accept.
 
         Args:
-            directory: Where to; it appears only when complete.
-            overwrite: Whether to replace a directory that is already there.
+            directory: The directory to write. It appears only when it is complete.
+            overwrite: Whether to replace a directory that exists.
 
         Returns:
             The directory.
 
         Raises:
-            InputError: The directory exists.
+            InputError: The directory exists and `overwrite` is not set.
         """
         return copy_encoder(self.directory, directory, overwrite)
 
     def document_encoder(self, config: EncodingConfig) -> DocumentEncoder:
-        """What encodes documents by a configuration; made once for each."""
+        """Returns the document encoder for a configuration; each is made once."""
         resolved = config.resolved(self.tokenizer.config.document_length)
         if resolved not in self._documents:
             self._documents[resolved] = DocumentEncoder(self.encoder, self.tokenizer, resolved)
@@ -354,7 +364,9 @@ class Model:
 
 
 def require_model(value: Any) -> Model:
-    """The value if it is a `Model`; raises `InputError` otherwise."""
+    """Returns `value` if it is a `Model`; raises `InputError` otherwise."""
     if not isinstance(value, Model):
-        raise InputError(f"A model is what `xtr_tf.load` returns. Received: {type(value).__name__}.")
+        raise InputError(
+            f"The model must be a `Model`, as `xtr_tf.load` returns it. Received: {type(value).__name__}."
+        )
     return value

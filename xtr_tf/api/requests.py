@@ -1,7 +1,7 @@
-"""Between Python and the signatures of a retriever: keywords to inputs, outputs to results.
+"""Converts Python keywords to the inputs of a retriever's signature, and its outputs to results.
 
-The parameters are those of `xtr_tf.retriever.request.SearchRequest`; their values are checked by the model.
-Knows arrays by their signature's names, and nothing of where they come from.
+The parameters are those of `xtr_tf.retriever.request.SearchRequest`. The model checks their values.
+Knows arrays by their names in the signature, but not who computes them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _QUERIES_AT_ONCE = 32
 
 
 class ExplanationParameters(TypedDict, total=False):
-    """The parameters of `explain`, for type checkers; `Index.search` says what they mean."""
+    """The parameters of `explain`, for type checkers. `Index.search` describes them."""
 
     top_k: int | None
     k_prime: int | None
@@ -37,7 +37,7 @@ class ExplanationParameters(TypedDict, total=False):
 
 
 class Parameters(ExplanationParameters, total=False):
-    """The parameters of `search`."""
+    """The parameters of `search`, for type checkers."""
 
     rescore: int | None
 
@@ -45,19 +45,19 @@ class Parameters(ExplanationParameters, total=False):
 def ask(
     session: Session, signature: str, queries: Sequence[str], request: Mapping[str, Any]
 ) -> Iterator[tuple[str, Answer]]:
-    """Yields each query with its part of the answer, whose arrays have no dimension of queries then.
+    """Runs a signature, and yields each query with its own part of the answer.
 
     Args:
-        session: Whom to ask.
+        session: The session that runs the model.
         signature: `search` or `explain`.
         queries: The queries.
-        request: Parameters by name; None stands for the model's default.
+        request: Parameters by name; None for the model's default.
 
     Yields:
-        A query, and arrays by the names of outputs.
+        A query, and its output arrays by name, without the dimension of queries.
 
     Raises:
-        InputError: A query has no text or is no string, or a parameter cannot be used.
+        InputError: A query is not a string or has no text, or a parameter cannot be used.
     """
     check_queries(queries)
     inputs = _inputs(session.signatures[signature], request)
@@ -69,11 +69,11 @@ def ask(
 
 
 def check_queries(queries: Sequence[str]) -> None:
-    """Raises `InputError` unless all are strings with text."""
+    """Raises `InputError` unless all queries are strings with text."""
     for position, query in enumerate(queries):
         if not isinstance(query, str):
             raise InputError(
-                "A query is a string; a list of strings asks several. "
+                "A query must be a string or a list of strings. "
                 f"Received: {type(query).__name__} at position {position}."
             )
         if not query.strip():
@@ -81,43 +81,43 @@ def check_queries(queries: Sequence[str]) -> None:
 
 
 def _inputs(signature: Signature, request: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that were given, in the shapes that the model takes them in."""
+    """Returns the given parameters in the shapes that the model expects."""
     given = {name: value for name, value in request.items() if value is not None}
     unknown = sorted(given.keys() - signature.inputs.keys())
     if unknown:
         known = sorted(signature.inputs.keys() & request.keys())
         raise InputError(
-            f"This model's parameters are {', '.join(known)}; export it again for newer ones. "
+            f"This model has the parameters {', '.join(known)}; export it again to get newer ones. "
             f"Received: {', '.join(unknown)}."
         )
     if not isinstance(given.get("languages", ""), str):
         given["languages"] = ",".join(given["languages"])
-    # A value per query, of which one stands for all.
+    # Parameters have one value per query; a single value is used for all.
     return {name: [value] for name, value in given.items()}
 
 
 def to_hits(query: str, answer: Answer) -> Hits:
-    """The documents of a query's answer.
+    """Converts the answer to a query to `Hits`.
 
     Args:
         query: The query.
-        answer: Arrays of the signature `search`, of this query only.
+        answer: Output arrays of the signature `search` for this query.
 
     Returns:
-        The documents that were found, best first.
+        The documents found, best first.
     """
     return Hits(query, tuple(_hit(answer, place) for place in _found(answer)))
 
 
 def to_explanation(query: str, answer: Answer) -> Explanation:
-    """The documents of a query's answer, with their matches.
+    """Converts the answer to a query to an `Explanation`.
 
     Args:
         query: The query.
-        answer: Arrays of the signature `explain`, of this query only.
+        answer: Output arrays of the signature `explain` for this query.
 
     Returns:
-        The documents that were found, each with the tokens that matched.
+        The documents found, each with its token matches.
     """
     return Explanation(
         query,

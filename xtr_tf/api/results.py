@@ -15,17 +15,17 @@ from xtr_tf.api import html
 
 @dataclasses.dataclass(frozen=True)
 class Hit:
-    """A document that was found.
+    """A document found by a search.
 
     Attributes:
-        id: Its id.
-        score: f_XTR', or what the request ranked by; higher is better.
-        title: Its title, empty without one.
-        text: Its text, empty where the index keeps none.
-        language: Its language, `und` if not known.
-        fields: Values of its fields, by name.
-        xtr_score: f_XTR' of its own, where the index has BM25; None where it has not.
-        lexical_score: BM25, likewise; 0 if `alpha` was 0.
+        id: The id of the document.
+        score: The score that the documents are ranked by, f_XTR' by default; higher is better.
+        title: The title; empty if it has none.
+        text: The text; empty if the index keeps no texts.
+        language: The language; `und` if unknown.
+        fields: Values of the declared fields, by name.
+        xtr_score: f_XTR' without BM25; None if the index has no BM25.
+        lexical_score: The BM25 score, 0 if `alpha` was 0; None if the index has no BM25.
     """
 
     id: str
@@ -40,11 +40,11 @@ class Hit:
 
 @dataclasses.dataclass(frozen=True)
 class Hits(Sequence[Hit]):
-    """The documents found for a query, the best first; a sequence of `Hit`s.
+    """The documents found for a query, best first: a sequence of `Hit`s.
 
     Attributes:
-        query: What was asked.
-        hits: What was found.
+        query: The query.
+        hits: The documents found.
 
     Example:
         >>> hits = index.search("How deep is Lake Baikal?", top_k=1)
@@ -57,7 +57,7 @@ class Hits(Sequence[Hit]):
 
     @property
     def ids(self) -> list[str]:
-        """The documents' ids, the best first."""
+        """The ids of the documents, best first."""
         return [hit.id for hit in self.hits]
 
     @overload
@@ -85,16 +85,15 @@ class Hits(Sequence[Hit]):
 
 @dataclasses.dataclass(frozen=True)
 class TokenMatch:
-    """How one token of a query counts for a document.
+    """The contribution of one query token to the score of a document.
 
     Attributes:
         token: The query token, a piece of the vocabulary such as `▁deep`.
-        score: What it counts with: its similarity to the document's best retrieved token, or what was
-            imputed.
+        score: Its similarity to the best token that it retrieved from the document, or the imputed value.
         retrieved: Whether it retrieved a token of the document.
-        match: That token's piece; empty if none was retrieved.
-        span: Where that token is in `"{title} {text}"`, first character and the one after the last; None
-            if none was retrieved, or the index keeps no places.
+        match: The piece of the retrieved token; empty if none was retrieved.
+        span: Position of the retrieved token in `"{title} {text}"`: its first character and the one after
+            its last. None if no token was retrieved or the index keeps no positions.
     """
 
     token: str
@@ -106,11 +105,11 @@ class TokenMatch:
 
 @dataclasses.dataclass(frozen=True)
 class ExplainedHit:
-    """A document that was found, and why.
+    """A document found by a search, with the token matches that explain its score.
 
     Attributes:
         hit: The document.
-        matches: One per query token, in order; the score of the document is their mean.
+        matches: One match per query token, in order. The score of the document is their mean.
     """
 
     hit: Hit
@@ -118,7 +117,7 @@ class ExplainedHit:
 
     @property
     def full_text(self) -> str:
-        """`"{title} {text}"`, which spans count in; empty where the index keeps no texts."""
+        """`"{title} {text}"`, which spans refer to; empty if the index keeps no texts."""
         if not self.hit.text:
             return ""
         return f"{self.hit.title} {self.hit.text}" if self.hit.title else self.hit.text
@@ -126,14 +125,19 @@ class ExplainedHit:
 
 @dataclasses.dataclass(frozen=True)
 class Explanation(Sequence[ExplainedHit]):
-    """Which tokens of documents answered which tokens of a query; a sequence of `ExplainedHit`s.
+    """Which document tokens matched which query tokens: a sequence of `ExplainedHit`s.
 
-    In a notebook it is a table: the query's tokens over each document's matches, stronger colours for higher
-    similarities, grey for what was imputed, and the matched characters of the text marked.
+    A notebook shows it as one table per document: query tokens above their matches, stronger colours for
+    higher similarities, grey for imputed values, and the matched characters of the text marked.
 
     Attributes:
-        query: What was asked.
-        hits: The documents, the best first.
+        query: The query.
+        hits: The documents, best first.
+
+    Example:
+        >>> explanation = index.explain("How deep is Lake Baikal?", top_k=1)
+        >>> explanation[0].hit.id
+        'baikal'
     """
 
     query: str
@@ -169,12 +173,12 @@ class Explanation(Sequence[ExplainedHit]):
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """What a model's evaluation found.
+    """The results of evaluating a model.
 
     Attributes:
-        figures: By dataset, then system (`xtr`, `colbert`, `bm25`, …), then metric, in [0, 1].
-        metric: The metric that each dataset is usually reported with.
-        report: Folder of the report: `report.html`, `report.md`, `report.json`, runs and values of queries.
+        figures: Values in [0, 1] by dataset, system (`xtr`, `colbert`, `bm25`, …) and metric.
+        metric: By dataset, the metric it is usually reported with.
+        report: Folder of the report: `report.html`, `report.md`, `report.json`, runs and per-query values.
 
     Example:
         >>> found = model.evaluate("examples/atlas", max_queries=10, bm25=False)
@@ -187,7 +191,7 @@ class Evaluation:
     report: Path
 
     def __getitem__(self, dataset: str) -> Mapping[str, float]:
-        """The model's own figures on a dataset, by metric."""
+        """Returns the model's own figures on a dataset, by metric."""
         return self.figures[dataset]["xtr"]
 
     def __str__(self) -> str:
@@ -203,7 +207,7 @@ class Evaluation:
 
 
 def readable_piece(piece: str) -> str:
-    """A piece as people write it; the mark of a space stays where there is nothing else."""
+    """Returns a piece without the mark of a space, unless it is nothing else."""
     return piece.replace("▁", "") or piece
 
 
@@ -213,5 +217,5 @@ def _shortened(text: str, most: int = 60) -> str:
 
 
 def to_records(hits: Hits) -> list[dict[str, Any]]:
-    """The documents as plain values, for JSON."""
+    """Converts hits to plain dictionaries, for JSON."""
     return [{"rank": place, **dataclasses.asdict(hit)} for place, hit in enumerate(hits, start=1)]

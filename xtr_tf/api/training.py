@@ -1,6 +1,6 @@
-"""`train`: pairs of queries and documents to a better model.
+"""`train`: fine-tunes a model on pairs of queries and documents.
 
-What a run is made of, `xtr-tf train` configures in a file; here it follows from a few keywords.
+`xtr-tf train` configures a run in a YAML file. Here a few keywords are enough.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xtr_tf.files import cache_folder, write_atomically
 from xtr_tf.training.data.examples import TrainingExample
 from xtr_tf.training.run_folder import FREE_SETTINGS
 
-#: A query with a document that answers it and, if there are, documents that do not.
+#: A query, a document that answers it and, optionally, documents that do not.
 Pair = tuple[str, str] | tuple[str, str, str | Sequence[str]] | Mapping[str, Any]
 
 _PAIRS_FILE = "pairs.jsonl"
@@ -48,34 +48,36 @@ def train(
 ) -> Model:
     """Fine-tunes a model. Needs `xtr-tf[train]`.
 
-    A run that was interrupted, by Ctrl-C or a lost process, continues from its last checkpoint when `train`
-    is called again with the same arguments; a larger `steps` continues a finished run.
+    If a run is interrupted, by Ctrl-C or because the process ended, call `train` again with the same
+    arguments: it continues from the last checkpoint. A larger `steps` continues a finished run.
 
     Args:
-        model: The model to start from; it stays as it is.
+        model: The model to start from. It is not changed.
         pairs: `(query, positive)` or `(query, positive, negatives)`, where negatives are one text or a list;
-            mappings as a line of `xtr-tf train`'s JSONL; or the path of a set that `xtr-tf train` takes.
+            mappings like the lines of `xtr-tf train`'s JSONL; or the path of a training set that
+            `xtr-tf train` accepts.
         steps: Updates of the weights.
-        batch_size: Queries per update; not more than there are pairs.
-        learning_rate: After the warm-up.
+        batch_size: Queries per update, at most the number of pairs.
+        learning_rate: Learning rate after the warm-up.
         warmup_steps: Steps over which the learning rate rises linearly from 0.
-        optimizer: `adafactor`, or `adamw`.
+        optimizer: `adafactor` or `adamw`.
         score: `xtr` (in-batch token retrieval) or `colbert` (mean of MaxSim).
         k_train: Document tokens of the batch that each query token retrieves.
-        temperature: Divides scores before the softmax.
-        hard_negatives: Negatives given with each query; 1 if any pair has one, unless given.
-        dev: A folder with a corpus and judgements, searched during training; the best checkpoint is taken.
-        evaluate_every: Steps between these searches; a fifth of `steps` if not given.
-        seed: Of the order of the data and of dropout.
-        out: Folder of the run; by default one in the cache that follows from model, pairs and settings.
+        temperature: Scores are divided by this before the softmax.
+        hard_negatives: Hard negatives per query; by default 1 if any pair has one, else 0.
+        dev: A folder with a corpus and judgements to evaluate on during training. The best checkpoint is
+            returned.
+        evaluate_every: Steps between evaluations on `dev`; a fifth of `steps` by default.
+        seed: Seed of the data order and of dropout.
+        out: Folder of the run; by default one in the cache, chosen by model, pairs and settings.
         progress: Whether to show progress.
 
     Returns:
-        The trained model, whose directory is in the folder of the run; `Model.save` keeps it elsewhere.
+        The trained model. Its directory is in the folder of the run; `Model.save` copies it elsewhere.
 
     Raises:
         InputError: A pair cannot be used, or `out` holds another run.
-        TrainingInterruptedError: It was interrupted; a checkpoint was written.
+        TrainingInterruptedError: Training was interrupted. A checkpoint was written.
 
     Example:
         >>> pairs = [("How deep is Baikal?", "Baikal is 1,642 m deep."), ("Who painted it?", "Vermeer did.")]
@@ -125,7 +127,7 @@ def train(
 
 
 def _records(pairs: Iterable[Pair]) -> list[dict[str, Any]]:
-    """The pairs as lines of training data, each of them checked."""
+    """Checks the pairs and converts them to records of training data."""
     records = []
     for position, pair in enumerate(pairs):
         record = dict(pair) if isinstance(pair, Mapping) else _record(pair)
@@ -163,7 +165,7 @@ def _fields(document: Document) -> dict[str, str]:
 
 
 def _folder(model: Model, config: RunConfig, content: bytes) -> Path:
-    """Where a run lies that is told apart by all but its length."""
+    """Returns the folder of a run in the cache: one per model, pairs and settings, but not per length."""
     settings = to_mapping(config)
     for name in FREE_SETTINGS:
         del settings["training"][name]
@@ -172,11 +174,11 @@ def _folder(model: Model, config: RunConfig, content: bytes) -> Path:
 
 
 def _write_pairs(folder: Path, content: bytes) -> SourceConfig:
-    """Keeps the pairs with the run; other pairs than a run began with are refused."""
+    """Writes the pairs into the folder of the run; refuses a folder with other pairs."""
     file = folder / _PAIRS_FILE
     if file.is_file() and file.read_bytes() != content:
         raise InputError(
-            f"The folder holds a run with other pairs; choose another one, or remove it. "
+            f"The folder holds a run with other pairs; choose another folder, or remove this one. "
             f"Received: {str(folder)!r}."
         )
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,16 +1,16 @@
-"""Documents, queries and judgements: reading every format they come in.
+"""Reads documents, queries and judgements in every supported format.
 
-Training, encoding and evaluation read a collection through the same code:
+Training, encoding and evaluation read collections through the same code:
 
-    document.py, dataset.py, judgements.py      what is read: Document, Query, Dataset, Judgements
+    document.py, dataset.py, judgements.py      the types: Document, Query, Dataset, Judgements
     beir.py, ms_marco.py, miracl.py,
-    lotte.py, open_qa.py                        who reads a folder of that layout
-    loading.py                                  which layout a folder has
-    corpus.py                                   the documents of a file or folder, one after the other
+    lotte.py, open_qa.py                        one reader per folder layout
+    loading.py                                  finds out which layout a folder has
+    corpus.py                                   iterates over the documents of a file or folder
     given.py                                    documents given as Python objects
     records.py, lines.py, compression.py        JSONL, TSV, Parquet, TFRecord; lines; .gz .xz .bz2 .zst
     bad_records.py                              what happens to a record that cannot be used
-    download.py                                 where the paper's datasets can be had
+    download.py                                 downloads the datasets of the paper
 
-Knows no model and, but for TFRecords, no TensorFlow.
+Knows no model and, except for TFRecords, no TensorFlow.
 """

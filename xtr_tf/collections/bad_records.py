@@ -1,12 +1,12 @@
 """What happens to a record that cannot be used: a broken line, a document without an id, a bad grade.
 
-Readers never decide that themselves: they call an `OnBadRecord` with the file, the line and the
-reason, and read on if it returns.
+Readers do not decide this themselves. They call an `OnBadRecord` with the file, the line and the reason,
+and continue if it returns.
 
-- The documents of a corpus are left out and counted by reason: see `CorpusReader.skipped`, which
-  `xtr-tf encode` prints and the manifest of the vectors keeps.
-- Training and development sets skip up to `data.max_bad_records` of anything: `BadRecords`.
-- Queries and judgements of an evaluation are never skipped: `refuse`.
+- Documents of a corpus are skipped and counted by reason, see `CorpusReader.skipped`. `xtr-tf encode`
+  prints the counts, and the manifest of the vectors keeps them.
+- Training and development sets skip up to `data.max_bad_records` records, see `BadRecords`.
+- Queries and judgements of an evaluation are never skipped, see `refuse`.
 """
 
 from __future__ import annotations
@@ -21,30 +21,39 @@ from xtr_tf.errors import InputError
 _LOGGER = logging.getLogger(__name__)
 _SHOWN = 5
 
-#: Told the file, the line (or record) from 1, and what is wrong with it.
+#: Called with the file, the number of the line or record (from 1), and what is wrong with it.
 OnBadRecord = Callable[[Path, int, str], None]
 
 
 def refuse(path: Path, line: int, reason: str) -> NoReturn:
-    """Ends the reading."""
+    """Raises `InputError`; an `OnBadRecord`.
+
+    Args:
+        path: The file.
+        line: Number of the line or record, from 1.
+        reason: What is wrong with it.
+
+    Raises:
+        InputError: Always.
+    """
     raise InputError(
         f"A record of a dataset cannot be used ({reason}); fix the file. Received: {path!s}, line {line}."
     )
 
 
 def ignore(path: Path, line: int, reason: str) -> None:
-    """Leaves the record out and says nothing."""
+    """Skips the record silently; an `OnBadRecord`."""
 
 
 class BadRecords:
-    """The records skipped so far, of which there may be only this many.
+    """Counts skipped records, up to a limit.
 
     Args:
-        limit: How many may be skipped before reading stops; between 0 and 1, which share of all records,
-            looked at when all are read.
+        limit: Number of records that may be skipped before reading stops. Between 0 and 1 it is a share of
+            all records, which is checked at the end.
 
     Attributes:
-        count: Records skipped.
+        count: Records skipped so far.
     """
 
     def __init__(self, limit: float) -> None:
@@ -54,10 +63,15 @@ class BadRecords:
         self.count = 0
 
     def skip(self, path: str | Path, line: int, reason: str) -> None:
-        """Notes that a record is left out; an `OnBadRecord`.
+        """Skips a record; an `OnBadRecord`.
+
+        Args:
+            path: The file.
+            line: Number of the line or record, from 1.
+            reason: What is wrong with it.
 
         Raises:
-            InputError: The limit is passed.
+            InputError: The limit is exceeded.
         """
         self.count += 1
         self._first = self._first or f"{path}, line {line}: {reason}"
@@ -70,17 +84,17 @@ class BadRecords:
             _LOGGER.warning("Skipped %s, line %d: %s.", path, line, reason)
 
     def miss_document(self, dataset: str, number: int, query: str, document: str) -> None:
-        """Notes that a judged document is not in its corpus: a bad record, unless a subclass knows better."""
+        """Skips a judgement whose document is not in the corpus; subclasses may allow it."""
         self.skip(dataset, number, f"document {document!r} of query {query!r} is absent")
 
     def report(self, usable: int) -> None:
-        """Logs how many were skipped, if any were.
+        """Logs the number of skipped records, if there are any.
 
         Args:
-            usable: Records that were not.
+            usable: Number of records that were not skipped.
 
         Raises:
-            InputError: The share that may be skipped is passed.
+            InputError: The share of skipped records exceeds the limit.
         """
         every = self.count + usable
         if self._is_share and self.count > self._limit * every:

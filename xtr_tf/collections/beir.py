@@ -1,6 +1,6 @@
 """Folders in BEIR's layout: `corpus.jsonl`, `queries.jsonl`, `qrels/SPLIT.tsv`.
 
-[BEIR](https://arxiv.org/abs/2104.08663), and any collection that someone put into the same files.
+For [BEIR](https://arxiv.org/abs/2104.08663) and every other collection in the same files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xtr_tf.collections.judgements import read_judgements
 from xtr_tf.collections.lines import read_objects
 from xtr_tf.errors import InputError
 
-#: The 13 zero-shot datasets that XTR's average is over, by BEIR's names.
+#: The 13 zero-shot datasets that the XTR paper averages over, by their names in BEIR.
 BEIR_13 = (
     "arguana",
     "webis-touche2020",
@@ -33,12 +33,12 @@ BEIR_13 = (
     "quora",
 )
 MS_MARCO = "msmarco"
-# Their queries are in the corpus, too.
+# The queries of these datasets are documents of their corpus, too.
 _QUERIES_ARE_DOCUMENTS = ("arguana", "quora")
 
 
 def is_beir(folder: Path) -> bool:
-    """Whether `folder` has BEIR's queries; what else it lacks is told by `load_beir`."""
+    """Whether `folder` has BEIR's queries; `load_beir` reports other missing files."""
     return find_file(folder, "queries.jsonl") is not None
 
 
@@ -50,22 +50,26 @@ def load_beir(
     language: str | None = None,
     on_bad: OnBadRecord | None = None,
 ) -> Dataset:
-    """Loads one folder.
+    """Loads a dataset in BEIR's layout.
 
     Args:
-        folder: The folder.
-        split: Which judgements; `test` if not given, or `dev` where there is no test (and for MS MARCO,
-            whose test judgements are another task's).
-        collection: The collection it was found in, if any.
-        language: Of queries and documents that name none; by the folder's name if not given.
-        on_bad: Told of bad records; if not given, those of the corpus are left out, others refused.
+        folder: The folder of the dataset.
+        split: Split of the judgements; by default `test`, or `dev` if there is no `test` (and for MS MARCO,
+            whose test judgements belong to another task).
+        collection: The collection that the folder belongs to, if any.
+        language: Language of queries and documents that do not name one; by default guessed from the name
+            of the folder.
+        on_bad: Called for bad records; by default those of the corpus are skipped and others refused.
 
     Returns:
-        The dataset; its corpus is read when it is asked for.
+        The dataset. Its corpus is read when it is iterated over.
+
+    Raises:
+        InputError: A file is missing or cannot be used.
     """
     known = folder.name in (*BEIR_13, MS_MARCO)
     own_language = "en" if known else language_of_name(folder.name)
-    if own_language == folder.name:  # a language says nothing without what it is the language of
+    if own_language == folder.name:  # a bare language code needs the name of its collection
         collection = folder.parent.name
     language = language or own_language
     judgements = read_judgements(_judgements_file(folder, split), on_bad or refuse)

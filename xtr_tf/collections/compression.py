@@ -1,6 +1,6 @@
-"""Data files found and opened whatever they are compressed with, which their suffix says.
+"""Finds and opens data files, plain or compressed. The suffix tells the compression.
 
-The one table of compressions, for every reader. Knows nothing of what a file holds.
+All readers share this table of compressions. Knows nothing about the content of files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from xtr_tf.errors import InputError
 
 
 def _open_zstandard(path: Path) -> IO[bytes]:
-    # Arrow's reader, unlike that of the `zstandard` package, notices a file that was cut.
+    # Unlike the reader of the `zstandard` package, Arrow's notices a truncated file.
     return io.BufferedReader(import_pyarrow(path).input_stream(str(path), compression="zstd"))
 
 
@@ -35,36 +35,36 @@ COMPRESSIONS = tuple(_OPENERS)
 
 
 def uncompressed_suffix(path: Path) -> str:
-    """The suffix that tells the format: `.jsonl` of `corpus.jsonl.gz`."""
+    """Returns the suffix that tells the format, such as `.jsonl` for `corpus.jsonl.gz`."""
     return Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
 
 
 def find_file(folder: Path, name: str) -> Path | None:
-    """`folder/name`, plain or compressed, or None.
+    """Finds `folder/name`, plain or compressed.
 
     Args:
-        folder: Where to look.
-        name: Of the plain file.
+        folder: The folder to look in.
+        name: Name of the plain file.
 
     Returns:
-        The path, or None.
+        The path of the file, or None if there is none.
     """
     candidates = (folder / f"{name}{suffix}" for suffix in ("", *COMPRESSIONS))
     return next((path for path in candidates if path.is_file()), None)
 
 
 def require_file(folder: Path, name: str) -> Path:
-    """`folder/name`, plain or compressed, or an `InputError` that names it.
+    """Finds `folder/name`, plain or compressed, or raises `InputError`.
 
     Args:
-        folder: Where to look.
-        name: Of the plain file.
+        folder: The folder to look in.
+        name: Name of the plain file.
 
     Returns:
-        The path.
+        The path of the file.
 
     Raises:
-        InputError: There is none.
+        InputError: There is no such file.
     """
     found = find_file(folder, name)
     if found is None:
@@ -77,7 +77,17 @@ def require_file(folder: Path, name: str) -> Path:
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """Opens a file for reading; damage found on the way raises `InputError`."""
+    """Opens a file for reading.
+
+    Args:
+        path: The file, plain or compressed.
+
+    Yields:
+        The open file, which reads decompressed bytes.
+
+    Raises:
+        InputError: The file cannot be read, or turns out to be damaged while it is read.
+    """
     try:
         with _OPENERS.get(path.suffix, _open_plain)(path) as file:
             yield file
@@ -90,24 +100,24 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
 
 
 def file_content(path: Path) -> bytes | mmap.mmap:
-    """All bytes of a file: mapped if it is plain, in memory if it is compressed."""
+    """Returns all bytes of a file: memory-mapped if it is plain, in memory if it is compressed."""
     with open_bytes(path) as file:
         if path.suffix in COMPRESSIONS:
             return file.read()
-        if path.stat().st_size == 0:  # which cannot be mapped
+        if path.stat().st_size == 0:  # an empty file cannot be mapped
             return b""
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def damaged(path: Path, error: Exception) -> InputError:
-    """The error for a file that cannot be read to its end."""
+    """Returns the error for a file that cannot be read to its end."""
     return InputError(
         f"A data file is truncated or damaged ({error}); copy it again. Received: {str(path)!r}."
     )
 
 
 def import_pyarrow(path: Path) -> Any:
-    """The package `pyarrow`, or an `InputError` that says why it is needed."""
+    """Imports `pyarrow`, or raises an `InputError` that says why it is needed."""
     try:
         import pyarrow as pa
     except ImportError as error:

@@ -1,6 +1,6 @@
-"""The documents of a corpus, whatever its files: found, read in one fixed order, checked, counted.
+"""Reads the documents of a corpus in any format, in a fixed order, and checks them.
 
-Knows nothing of encoding.
+Knows nothing about encoding.
 """
 
 from __future__ import annotations
@@ -20,59 +20,62 @@ from xtr_tf.collections.fields import Fields, check_fields, read_fields
 from xtr_tf.collections.records import READERS, SELF_COMPRESSED
 from xtr_tf.errors import InputError
 
-# What the corpus is called in a folder that holds queries and judgements as well: BEIR's name for
-# it, and that of MS MARCO and LoTTE.
+# Name of the corpus in a folder that also has queries and judgements: in BEIR, and in MS MARCO and LoTTE.
 _NAMES = ("corpus.jsonl", "collection.tsv")
 
 
 class Corpus(Protocol):
-    """Documents in one fixed order, and what was left out of them; a `CorpusReader`, or `GivenDocuments`.
+    """Documents in a fixed order, with counts of skipped records: a `CorpusReader` or `GivenDocuments`.
 
     Attributes:
-        skipped: Records left out so far, by reason.
-        first_skipped: Where the first one of each reason is.
+        skipped: Number of records skipped so far, by reason.
+        first_skipped: Position of the first skipped record, by reason.
     """
 
     @property
     def skipped(self) -> Mapping[str, int]:
-        """Records left out so far, by reason."""
+        """Number of records skipped so far, by reason."""
         ...
 
     @property
     def first_skipped(self) -> Mapping[str, str]:
-        """Where the first one of each reason is."""
+        """Position of the first skipped record, by reason."""
         ...
 
     def __iter__(self) -> Iterator[Document]: ...
 
 
 class CorpusReader:
-    """Iterates over the documents of a file, a folder, or a test collection's folder.
+    """Iterates over the documents of a file, a folder, or the folder of a test collection.
 
-    The format is told by the suffix: `.jsonl` (or `.json`, one object per line all the same), `.tsv`,
-    `.parquet` or `.tfrecord`, the first two also with `.gz`, `.xz`, `.bz2` or `.zst`, the last with
-    `.gz`. The files of a folder are read in the order of their names; of a folder with `corpus.jsonl`
-    or `collection.tsv` only that file. What fields a document has is said by `Document.from_fields`.
+    The suffix tells the format: `.jsonl` (or `.json`, also with one object per line), `.tsv`, `.parquet` or
+    `.tfrecord`. The first two may be compressed as `.gz`, `.xz`, `.bz2` or `.zst`, the last as `.gz`. The
+    files of a folder are read in the order of their names. If a folder has a `corpus.jsonl` or
+    `collection.tsv`, only that file is read. `Document.from_fields` lists the fields of a document.
 
-    A record that is not a document (invalid UTF-8 or JSON, no id, no text, an id that has been
-    seen) is left out and counted; of documents with one id the first stays. The ids seen take
-    about 100 bytes of memory each.
+    A record that is not a document (invalid UTF-8 or JSON, no id, no text, a duplicate id) is skipped and
+    counted. Of documents with the same id the first is kept. Remembering an id takes about 100 bytes of
+    memory.
 
     Args:
         path: The file or folder.
         language: Language of documents that do not name one.
-        on_bad: Told of records that are left out.
-        fields: Names and types of the fields that documents have besides their own; others are ignored.
+        on_bad: Called for skipped records.
+        fields: Names and types of additional document fields; others are ignored.
 
     Attributes:
-        files: What is read, in order.
-        skipped: Records left out so far, by reason.
-        first_skipped: Where the first one of each reason is, such as `corpus.jsonl:17`.
+        files: The files to read, in order.
+        skipped: Number of records skipped so far, by reason.
+        first_skipped: Position of the first skipped record by reason, such as `corpus.jsonl:17`.
 
     Raises:
-        InputError: When made, if there is nothing to read or a field cannot be declared; while iterating,
-            if a file is damaged, a declared field has a value of another type, or a file changes before the
-            end of the iteration; at the end, if there were no documents.
+        InputError: In the constructor, if there is nothing to read or a field cannot be declared. While
+            iterating, if a file is damaged or changes, or a declared field has a value of another type. At
+            the end, if there were no documents.
+
+    Example:
+        >>> for document in CorpusReader("examples/atlas"):
+        ...     print(document.id, document.title)
     """
 
     def __init__(
@@ -93,7 +96,7 @@ class CorpusReader:
         self._only: Container[str] | None = None
 
     def only(self, ids: Container[str]) -> CorpusReader:
-        """The same corpus reduced to some documents; what others look like does not matter then."""
+        """Returns this corpus reduced to the documents with these ids; other records are not checked."""
         reduced = copy.copy(self)
         reduced.skipped, reduced.first_skipped, reduced._only = Counter(), {}, ids
         return reduced
@@ -122,13 +125,13 @@ class CorpusReader:
             )
 
     def records(self) -> Iterator[Mapping[str, Any]]:
-        """The records of all files as they are, whether they are documents or not."""
+        """Iterates over the raw records of all files, including those that are not documents."""
         for file in self.files:
             for _, fields in READERS[uncompressed_suffix(file)](file, ignore, self._fields):
                 yield fields
 
     def _document(self, fields: Mapping[str, Any], seen: set[bytes]) -> Document | None:
-        """The document of a record, or None if it is not wanted; `ValueError` if it is none."""
+        """Returns the document of a record, None if it is not wanted; raises `ValueError` if invalid."""
         identifier = id_field(fields)
         if not identifier:
             raise ValueError("no id")
@@ -152,7 +155,7 @@ class CorpusReader:
         for file, state in zip(self.files, before, strict=True):
             if _state(file) != state:
                 raise InputError(
-                    "The corpus changed while it was read; let its writer finish, then run this again. "
+                    "The corpus changed while it was being read; wait until it is complete, then retry. "
                     f"Received: {str(file)!r}."
                 )
 
@@ -176,7 +179,7 @@ def _find_files(path: Path) -> tuple[Path, ...]:
 
 
 def _refuse_other_files_of_a_collection(folder: Path) -> None:
-    """Queries and judgements have the suffixes of documents, and must never be taken for them."""
+    """Refuses a folder whose files are queries or judgements, which have the same suffixes as documents."""
     others = sorted({*folder.glob("queries.*"), *folder.glob("qrels.*"), *folder.glob("qrels")})
     if others:
         raise InputError(

@@ -1,6 +1,6 @@
-"""A test collection: queries over a corpus, and what is known of the right answers.
+"""A test collection: queries, a corpus, and judgements or answers.
 
-What all layouts have in common. The files of each are its own module's business.
+The types are common to all layouts. Each layout has its own module, which reads its files.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Query:
 
     Attributes:
         id: Unique in its dataset.
-        text: What is asked.
-        language: BCP 47 code; `und` if not known.
-        group: What results are averaged within first (a relation of EntityQuestions); empty for none.
-        answers: Strings, any of which makes a document that contains it relevant (open-domain QA).
+        text: The text of the query.
+        language: BCP 47 code; `und` if unknown.
+        group: Group within which results are averaged first (a relation of EntityQuestions); empty for none.
+        answers: Answer strings. A document that contains one of them is relevant (open-domain QA).
     """
 
     id: str
@@ -47,17 +47,17 @@ class Query:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], language: str = UNKNOWN_LANGUAGE) -> Query:
-        """The query of a record with the fields of a document.
+        """Makes a query from a record.
 
         Args:
-            fields: Of the record: an id, a text, and if there is one a language.
-            language: Used where the record names none.
+            fields: Fields of the record: an id, a text and optionally a language.
+            language: Language if the record does not name one.
 
         Returns:
             The query.
 
         Raises:
-            ValueError: The record is not a query; the message says why in a few words.
+            ValueError: The record is not a query. The message says why in a few words.
         """
         identifier, text = id_field(fields), text_field(fields, TEXT_FIELDS)
         if not identifier or first_value(fields, TEXT_FIELDS) is None:
@@ -66,15 +66,15 @@ class Query:
 
 
 def read_query_columns(path: Path, language: str, on_bad: OnBadRecord = refuse) -> Iterator[Query]:
-    """Queries, one per line, as an id and a text between a tab, as MS MARCO's and MIRACL's do.
+    """Reads queries from lines of an id, a tab and a text, as in MS MARCO and MIRACL.
 
     Args:
-        path: Of the file.
-        language: Of all queries.
-        on_bad: Told of lines that are not queries.
+        path: The file.
+        language: Language of all queries.
+        on_bad: Called for lines that are not queries.
 
     Yields:
-        The queries in their order.
+        The queries, in the order of the file.
     """
     for _, (identifier, text) in read_columns(path, 2, on_bad):
         yield Query(identifier, text, language)
@@ -82,23 +82,23 @@ def read_query_columns(path: Path, language: str, on_bad: OnBadRecord = refuse) 
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """Queries over a corpus, and what is known of the right answers.
+    """Queries, a corpus, and judgements.
 
-    A dataset is judged either by `judgements` or, if it has none, by its queries' answer strings.
+    A dataset is judged by `judgements` or, if it has none, by the answer strings of its queries.
 
     Attributes:
         name: Unique in an evaluation, such as `scifact` or `xquad_r/de`.
-        queries: Those that can be judged, in the order of their file.
-        judgements: Grades of documents; empty in a dataset judged by answer strings.
-        corpus: Iterates over the documents, from the start each time.
+        queries: The judged queries, in the order of their file.
+        judgements: Grades of documents; empty if the dataset is judged by answer strings.
+        corpus: The documents. Each iteration starts from the beginning.
         metric: The metric that the dataset is usually reported with, such as `nDCG@10`.
-        collection: What it is averaged with; empty for one that is averaged with nothing.
-        in_average: Whether it counts in that average, as MS MARCO does not in BEIR's.
-        language: Of its documents, or `und` where they differ.
-        ignores_own_document: Whether a document with the query's own id is not a result, because the
-            queries are documents of the corpus.
-        unjudged_queries: How many queries of the files nothing is known about; left out of `queries`.
-        unknown_queries: Ids of judged queries that have no text, left out too.
+        collection: The collection whose average it belongs to; empty for none.
+        in_average: Whether it counts in that average. MS MARCO, for example, does not count in BEIR's.
+        language: Language of its documents; `und` if they differ.
+        ignores_own_document: Whether to leave a document with the id of the query out of the results,
+            because the queries are documents of the corpus.
+        unjudged_queries: Number of queries without judgements, which are not in `queries`.
+        unknown_queries: Ids of judged queries without a text, which are not in `queries` either.
     """
 
     name: str
@@ -122,14 +122,14 @@ class Dataset:
         corpus: Iterable[Document],
         **others: Any,
     ) -> Dataset:
-        """The dataset of those `queries` that are judged; the rest are counted.
+        """Makes a dataset of the queries that are judged, and counts the others.
 
         Args:
-            name: As in the class.
-            queries: All queries of the files.
-            judgements: All judgements of the files.
-            corpus: As in the class.
-            others: Further attributes.
+            name: Name of the dataset.
+            queries: All queries.
+            judgements: All judgements.
+            corpus: The documents.
+            **others: Other attributes of the dataset.
 
         Returns:
             The dataset.
@@ -152,23 +152,23 @@ class Dataset:
 
     @property
     def is_judged_by_answers(self) -> bool:
-        """Whether relevance is told by answer strings."""
+        """Whether relevance is judged by answer strings."""
         return not self.judgements
 
     def documents(self, ids: Container[str]) -> dict[str, Document]:
-        """Some documents of the corpus by id, as far as they are there."""
+        """Returns the documents with these ids, by id. Missing ones are left out."""
         corpus = self.corpus.only(ids) if isinstance(self.corpus, CorpusReader) else self.corpus
         return {document.id: document for document in corpus if document.id in ids}
 
     def sample(self, count: int, seed: int = 0) -> Dataset:
-        """The same dataset with at most `count` of its queries, chosen by `seed`, in their order.
+        """Samples queries, and keeps their order.
 
         Args:
-            count: Most queries; 0 or less for all.
-            seed: Of the choice.
+            count: Maximum number of queries; 0 or less for all.
+            seed: Seed of the sample.
 
         Returns:
-            A dataset with the same corpus and judgements.
+            A dataset with at most `count` queries and the same corpus and judgements.
         """
         if count <= 0 or count >= len(self.queries):
             return self
@@ -188,6 +188,6 @@ _ENDING = re.compile(r"(?:^|[/_.-])([a-z]{2})(?:[_-][A-Z]{2})?$")
 
 
 def language_of_name(name: str) -> str:
-    """The code that `name` is or ends with after `/`, `_`, `-` or `.`; `und` without one."""
+    """Returns the language code that `name` is or ends with after `/`, `_`, `-` or `.`; `und` if none."""
     found = _ENDING.search(name)
     return found[1] if found and found[1] in _ISO_639_1 else UNKNOWN_LANGUAGE

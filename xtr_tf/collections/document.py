@@ -1,6 +1,6 @@
-"""A document of a corpus, as it is read and as it is kept next to its vectors. No TensorFlow.
+"""A document as it is read from a corpus, and as it is stored next to its vectors. No TensorFlow.
 
-Which fields of a record make a document is said here once, for every format and every reader.
+Defines the fields of a document for all formats and readers.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Document:
     """One document.
 
     Attributes:
-        id: Unique in its corpus; empty if the data gives none, as training pairs need not.
-        text: The body. Empty in a document read back from a directory that keeps no texts.
-        title: May be empty.
-        language: BCP 47 code; `und` if not known.
-        fields: Values of the fields that its corpus declares (`fields.py`), by name.
+        id: Unique in its corpus; may be empty in training pairs.
+        text: The body; empty if the document was read from a directory that keeps no texts.
+        title: The title; may be empty.
+        language: BCP 47 code; `und` if unknown.
+        fields: Values of declared fields (`fields.py`), by name.
     """
 
     id: str
@@ -39,18 +39,18 @@ class Document:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], language: str = UNKNOWN_LANGUAGE) -> Document:
-        """The document of a record, whatever format it stood in.
+        """Makes a document from a record of any format.
 
         Args:
             fields: `_id` (or `id`, `docid`), `text` (or `contents`), `title` and `language` (or
-                `lang`); others are ignored. A text or a title is needed.
-            language: Of a document that does not name one.
+                `lang`). Other fields are ignored. A text or a title is required.
+            language: Language if the record does not name one.
 
         Returns:
             The document.
 
         Raises:
-            ValueError: The record is not a document; the message says why in a few words.
+            ValueError: The record is not a document. The message says why in a few words.
         """
         text, title = text_field(fields, TEXT_FIELDS), text_field(fields, TITLE_FIELDS)
         named = text_field(fields, LANGUAGE_FIELDS)
@@ -61,17 +61,17 @@ class Document:
 
     @property
     def full_text(self) -> str:
-        """What is encoded, and what character spans count in: `"{title} {text}"`, or only the text."""
+        """The text to encode, which character spans refer to: `"{title} {text}"`, or only the text."""
         return _full_text(self.title, self.text)
 
     @property
     def content_hash(self) -> str:
-        """Equal for two documents exactly when they are encoded from the same string."""
+        """A hash that two documents share exactly if they are encoded from the same string."""
         return hashlib.blake2b(self.full_text.encode(), digest_size=16).hexdigest()
 
 
 def id_field(fields: Mapping[str, Any]) -> str:
-    """The id of a record, which may be an integer; empty if it has none."""
+    """Returns the id of a record, which may be an integer; empty if it has none."""
     value = first_value(fields, ID_FIELDS)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
@@ -79,17 +79,17 @@ def id_field(fields: Mapping[str, Any]) -> str:
 
 
 def text_field(fields: Mapping[str, Any], names: Sequence[str]) -> str:
-    """The first of some fields that is there; empty if none is, `ValueError` if it is not a text.
+    """Returns the text of the first of several fields that a record has.
 
     Args:
-        fields: Of a record.
-        names: In the order of preference.
+        fields: The fields of a record.
+        names: Names to look for, in order of preference.
 
     Returns:
-        The text, or "".
+        The text, or "" if the record has none of the fields.
 
     Raises:
-        ValueError: The field is there and not a text.
+        ValueError: The field is not a text.
     """
     value = first_value(fields, names)
     if value is None:
@@ -104,14 +104,14 @@ def text_field(fields: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def first_value(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """The first of some fields that is there and not null, or None.
+    """Returns the first of several fields that a record has and that is not null.
 
     Args:
-        fields: Of a record.
-        names: In the order of preference.
+        fields: The fields of a record.
+        names: Names to look for, in order of preference.
 
     Returns:
-        The value, or None.
+        The value, or None if there is none.
 
     Example:
         >>> first_value({"id": None, "docid": "d1"}, ("_id", "id", "docid"))
@@ -122,14 +122,14 @@ def first_value(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class DocumentRecord:
-    """What a directory of token vectors keeps of a document; one line of `documents.jsonl`.
+    """A document as a directory of token vectors stores it: one line of `documents.jsonl`.
 
     Attributes:
         id: As in the corpus.
         title: As in the corpus.
         language: As in the corpus.
-        content_hash: Of the text that was encoded.
-        text: The body for display, or None where texts are not kept.
+        content_hash: Hash of the encoded text.
+        text: The body for display; None if texts are not kept.
         fields: Values of declared fields, by name.
     """
 
@@ -142,7 +142,7 @@ class DocumentRecord:
 
     @classmethod
     def of(cls, document: Document) -> DocumentRecord:
-        """The record of `document`."""
+        """Makes the record of `document`."""
         return cls(
             document.id,
             document.title,
@@ -154,12 +154,12 @@ class DocumentRecord:
 
     @property
     def full_text(self) -> str:
-        """What was encoded; texts must have been kept."""
+        """The encoded text. Only available if texts are kept."""
         assert self.text is not None, "this directory keeps no texts"
         return _full_text(self.title, self.text)
 
     def to_json(self) -> str:
-        """One line, without its end."""
+        """Returns the record as one line of JSON, without a newline."""
         fields = {key: value for key, value in dataclasses.asdict(self).items() if value not in (None, {})}
         return json.dumps(fields, ensure_ascii=False)
 

@@ -1,7 +1,7 @@
-"""Where to get the paper's datasets: files, where they go, and how a download is checked.
+"""Downloads the datasets of the paper: their addresses, their places on disk, and how they are checked.
 
-BEIR publishes MD5 sums. The Hugging Face Hub gives the hash of each file with the file. The
-others publish none: their SHA-256 is written next to them, so that two copies can be compared.
+BEIR publishes MD5 sums. The Hugging Face Hub sends a hash with each file. The others publish none: their
+SHA-256 is written next to them, so that two copies can be compared.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BEIR_MD5 = {
     "trec-covid": "ce62140cb23feb9becf6270d0d1fe6d1",
     "webis-touche2020": "46f650ba5a527fc69e0a6521c5a23563",
 }
-# Files that the corpus of each language comes in.
+# Number of corpus files per language.
 _MIRACL_SHARDS = {
     "ar": 5,
     "bn": 1,
@@ -74,10 +74,10 @@ class RemoteFile:
     """A file to download.
 
     Attributes:
-        address: Where it is.
-        path: Where it goes, below the data folder.
-        md5: What is published of it; empty if nothing is.
-        unpack: Whether it is an archive, unpacked into the folder of `path` and then removed.
+        address: URL of the file.
+        path: Where to store it, relative to the data folder.
+        md5: The published MD5 sum; empty if there is none.
+        unpack: Whether it is an archive, to be unpacked into the folder of `path` and then removed.
     """
 
     address: str
@@ -87,17 +87,23 @@ class RemoteFile:
 
 
 def names() -> list[str]:
-    """Every name that `files_of` knows, groups first."""
+    """Returns all names that `files_of` knows, groups first."""
     miracl = [f"miracl-{language}" for language in _MIRACL_SHARDS]
     questions = [f"dpr-{name}" for name in _DPR_QUESTIONS]
     return ["beir", "miracl", "dpr", "lotte", "entity-questions", *_BEIR_MD5, *questions, *miracl]
 
 
 def files_of(name: str) -> list[RemoteFile]:
-    """The files of a dataset or of a group of them.
+    """Returns the files of a dataset or of a group of datasets.
+
+    Args:
+        name: One of `names()`.
+
+    Returns:
+        The files to download.
 
     Raises:
-        InputError: The name is not known.
+        InputError: The name is unknown.
     """
     if name == "beir":
         return [file for own in (*BEIR_13, MS_MARCO) for file in files_of(own)]
@@ -141,7 +147,7 @@ def _miracl(language: str) -> list[RemoteFile]:
     ]
 
 
-#: Told the file's name, bytes so far, and bytes in all (0 if the server does not say).
+#: Called with the name of the file, the bytes so far, and the total (0 if the server does not say).
 Progress = Callable[[str, int, int], None]
 
 _CHUNK = 1 << 20
@@ -151,21 +157,21 @@ _NETWORK_ERRORS = (urllib.error.URLError, HTTPException, ConnectionError, Timeou
 
 
 def fetch(file: RemoteFile, folder: Path, progress: Progress) -> str:
-    """Downloads one file below `folder`, unless it is there already.
+    """Downloads a file into `folder`, unless it is already there.
 
     Args:
         file: The file.
         folder: The data folder.
-        progress: Told how far it is.
+        progress: Called as the download proceeds.
 
     Returns:
-        What was done and how it was checked, in a phrase.
+        A phrase that says what was done and how it was checked.
 
     Raises:
-        InputError: The file cannot be reached, or is not the one published; nothing is left behind.
+        InputError: The file cannot be reached, or is not the published one. Nothing is left behind.
     """
     target = folder / file.path
-    # Of an archive only this is left, next to what was in it.
+    # An archive is removed after unpacking; only this record of it stays.
     record = target.with_name(f"{target.name}{_DONE}")
     if record.is_file():
         return "already there"
@@ -185,7 +191,7 @@ def fetch(file: RemoteFile, folder: Path, progress: Progress) -> str:
 
 
 class _NoteHash(urllib.request.HTTPRedirectHandler):
-    """Keeps the hash that the Hugging Face Hub tells before it redirects to its storage."""
+    """Keeps the hash that the Hugging Face Hub sends before it redirects to its storage."""
 
     def __init__(self) -> None:
         self.announced = ""
@@ -223,8 +229,8 @@ def _download(file: RemoteFile, aside: Path, progress: Progress) -> tuple[dict[s
     except _NETWORK_ERRORS as error:
         reason = getattr(error, "reason", None) or error
         raise InputError(
-            f"No connection to the server ({reason}); where there is no network, copy the dataset's files "
-            f"here by other means: every format is read from local folders. Received: {file.address}."
+            f"No connection to the server ({reason}); without a network, copy the files of the dataset into "
+            f"the folder by other means. Received: {file.address}."
         ) from error
     if size and done != size:
         raise InputError(
@@ -240,23 +246,23 @@ def _headers(address: str) -> dict[str, str]:
 
 
 def _check(file: RemoteFile, digests: dict[str, Any], announced: str) -> str:
-    """Compares with whatever is known of the file; says what that was."""
+    """Compares a download with the published or announced hash, and says which one it was."""
     if file.md5:
         expected, found, kind = file.md5, digests["md5"].hexdigest(), "published MD5"
-    elif len(announced) == 64:  # the Hub's hash of a large file; of a small one it tells another
-        expected, found, kind = announced, digests["sha256"].hexdigest(), "SHA-256 that the server told"
+    elif len(announced) == 64:  # the Hub sends SHA-256 only for large files
+        expected, found, kind = announced, digests["sha256"].hexdigest(), "SHA-256 that the server sent"
     else:
         return f"no checksum is published; its SHA-256 is {digests['sha256'].hexdigest()}"
     if expected != found:
         raise InputError(
-            f"A download is not the file that was published ({kind} {expected}, found {found}); try again. "
+            f"A download is not the published file ({kind} {expected}, found {found}); try again. "
             f"Received: {file.address}."
         )
     return f"checked by its {kind}"
 
 
 def _unpack(archive: Path, target: Path) -> None:
-    """Unpacks next to `target`; members that would go elsewhere are refused."""
+    """Unpacks an archive next to `target`; refuses members that would land elsewhere."""
     staging = target.with_name(f".{target.name}.unpacking")
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir()

@@ -1,7 +1,7 @@
-"""Typed fields of documents, which a corpus declares: their names, and how a record's values are read.
+"""Typed document fields that a corpus declares: their names, and how to read their values.
 
-A declared field that a record does not have is absent; one of another type is an error, not a document less,
-because a filter on it would lie. Knows nothing of how fields are kept or asked for.
+A record may lack a declared field. A value of another type is an error: skipping the document would make
+filters on the field wrong. Knows nothing about how fields are stored or queried.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 from xtr_tf.collections.document import ID_FIELDS, LANGUAGE_FIELDS, TEXT_FIELDS, TITLE_FIELDS
 from xtr_tf.errors import InputError
 
-#: A text, several texts, and numbers.
+#: The types of fields: a text, several texts, and numbers.
 KINDS = ("keyword", "keywords", "int", "float", "bool")
 #: Where BEIR keeps what is neither title nor text.
 METADATA = "metadata"
-# What stands between several texts in a format that has no lists.
+# Separates several texts in formats without lists.
 _SEPARATOR = "|"
 _RESERVED = frozenset({*ID_FIELDS, *TEXT_FIELDS, *TITLE_FIELDS, *LANGUAGE_FIELDS, METADATA})
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
@@ -28,29 +28,35 @@ Fields = Mapping[str, str]
 
 
 def check_fields(fields: Fields) -> None:
-    """Raises `InputError` unless names and kinds can be declared."""
+    """Raises `InputError` unless all names and types are valid."""
     for name, kind in fields.items():
         if not _NAME.fullmatch(name) or name in _RESERVED:
             raise InputError(
-                "A field's name has letters, digits and underscores, and is none of a document's own "
-                f"({', '.join(sorted(_RESERVED))}). Received: {name!r}."
+                "The name of a field has letters, digits and underscores, and must not be one of "
+                f"{', '.join(sorted(_RESERVED))}. Received: {name!r}."
             )
         if kind not in KINDS:
             raise InputError(f"A field's type is one of {', '.join(KINDS)}. Received: {kind!r} for `{name}`.")
 
 
 def parse_declarations(declarations: list[str]) -> dict[str, str]:
-    """Reads `name:type` as a command line gives them.
+    """Parses field declarations of the form `name:type`.
+
+    Args:
+        declarations: The declarations, such as `["year:int"]`.
+
+    Returns:
+        Types by name.
 
     Raises:
-        InputError: One is something else, or declares a field again.
+        InputError: A declaration has another form, or declares a field twice.
     """
     fields: dict[str, str] = {}
     for declaration in declarations:
         name, colon, kind = declaration.partition(":")
         if not colon or name in fields:
             raise InputError(
-                f"Fields are declared once each, as name:type, such as year:int. Received: {declaration!r}."
+                f"Declare each field once, as name:type, such as year:int. Received: {declaration!r}."
             )
         fields[name] = kind
     check_fields(fields)
@@ -58,14 +64,14 @@ def parse_declarations(declarations: list[str]) -> dict[str, str]:
 
 
 def read_fields(record: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
-    """The declared fields of a record.
+    """Reads the declared fields of a record.
 
     Args:
-        record: As a format's reader gives it; what is not in it is looked for in its `metadata`.
-        fields: Names and types.
+        record: The record. Fields that it lacks are looked up in its `metadata`.
+        fields: Names and types of the fields.
 
     Returns:
-        Values by name: `str`, a sorted list of them, `int`, `float` or `bool`; absent ones are left out.
+        Values by name: `str`, a sorted list of `str`, `int`, `float` or `bool`. Missing fields are left out.
 
     Raises:
         InputError: A value is of another type.

@@ -1,7 +1,7 @@
-"""Documents that are given as Python objects: strings, mappings, `Document`s, or a table's rows.
+"""Documents given as Python objects: strings, mappings, `Document`s, or the rows of a data frame.
 
-What a file's reader leaves out and counts is refused here: a caller that gives objects can fix them.
-Knows nothing of files, and of tables only how to get their rows.
+Readers of files skip and count invalid records. Invalid objects raise an error instead, because the caller
+can fix them. Knows nothing about files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xtr_tf.collections.document import UNKNOWN_LANGUAGE, Document
 from xtr_tf.collections.fields import Fields, check_fields, read_fields
 from xtr_tf.errors import InputError
 
-#: What can be indexed: a corpus' path, or documents as strings, mappings, `Document`s, or a data frame.
+#: What can be indexed: the path of a corpus, or documents as strings, mappings, `Document`s or a data frame.
 Documents = str | Path | Iterable[str | Mapping[str, Any] | Document] | Any
 
 
@@ -27,20 +27,20 @@ def open_documents(
     new_id: Callable[[], str] | None = None,
     fields: Fields | None = None,
 ) -> Corpus:
-    """Makes a corpus of whatever a user calls documents.
+    """Makes a corpus from any of the accepted kinds of documents.
 
     Args:
-        documents: The path of a corpus as `CorpusReader` reads it; or strings, mappings with the fields of
-            `Document.from_fields`, or `Document`s, in any iterable; or a data frame of pandas or polars.
-        language: Of documents that do not name one.
-        new_id: Gives an id to a document that has none; by default its position.
-        fields: Names and types of the fields that documents have besides their own.
+        documents: The path of a corpus that `CorpusReader` can read; or an iterable of strings, mappings with
+            the fields of `Document.from_fields`, or `Document`s; or a pandas or polars data frame.
+        language: Language of documents that do not name one.
+        new_id: Returns an id for a document without one; by default its position.
+        fields: Names and types of additional document fields.
 
     Returns:
-        Documents that can be read once.
+        A corpus that can be read once.
 
     Raises:
-        InputError: It is none of these. What is wrong with a single document is told when it is read.
+        InputError: `documents` is none of these. Errors in single documents are raised when they are read.
     """
     if isinstance(documents, str | Path):
         if isinstance(documents, str) and not Path(documents).exists():
@@ -51,27 +51,27 @@ def open_documents(
         return CorpusReader(documents, language, fields=fields)
     if isinstance(documents, Mapping | Document | bytes):
         raise InputError(
-            f"Give documents in a list, even a single one. Received: {type(documents).__name__}."
+            f"Give documents as a list, even a single one. Received: {type(documents).__name__}."
         )
     return GivenDocuments(_rows(documents), language, new_id, fields)
 
 
 class GivenDocuments:
-    """Documents in an iterable, which is read once.
+    """A corpus of the documents in an iterable, which is read once.
 
     Args:
         values: Strings, mappings or `Document`s.
-        language: Of documents that do not name one.
-        new_id: Gives an id to a document that has none; by default its position.
-        fields: Names and types of the fields that documents have besides their own.
+        language: Language of documents that do not name one.
+        new_id: Returns an id for a document without one; by default its position.
+        fields: Names and types of additional document fields.
 
     Attributes:
-        skipped: Always empty, as `first_skipped` is; nothing is left out here.
-        first_skipped: As a `CorpusReader` has it.
+        skipped: Always empty, because nothing is skipped.
+        first_skipped: Always empty.
 
     Raises:
-        InputError: While iterating: a value is no document or has no text, an id comes twice, the iterable
-            itself fails, or there was nothing in it.
+        InputError: While iterating, if a value is not a document or has no text, an id is used twice, the
+            iterable fails, or it is empty.
 
     Example:
         >>> [document.id for document in GivenDocuments(["The Nile.", {"id": "k2", "text": "A mountain."}])]
@@ -137,7 +137,7 @@ class GivenDocuments:
 
 
 def _rows(documents: Any) -> Iterable[Any]:
-    """The rows of a data frame as mappings, or what was given if it can be iterated over."""
+    """Returns the rows of a data frame as mappings, or `documents` itself if it is another iterable."""
     if hasattr(documents, "iter_rows"):  # polars
         return documents.iter_rows(named=True)
     if hasattr(documents, "itertuples") and hasattr(documents, "columns"):  # pandas
@@ -159,7 +159,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _guarded(values: Iterable[Any]) -> Iterator[Any]:
-    """The values; an exception of the iterable itself becomes one sentence."""
+    """Yields the values, and turns an exception of the iterable into an `InputError`."""
     count = 0
     try:
         for value in values:
@@ -169,6 +169,6 @@ def _guarded(values: Iterable[Any]) -> Iterator[Any]:
         raise
     except Exception as error:
         raise InputError(
-            f"The documents ended with an error after {count:,}, and nothing was changed; fix what yields "
-            f"them. Received: {type(error).__name__}: {error}."
+            f"The iterable of documents failed after {count:,} documents, and nothing was changed; fix it. "
+            f"Received: {type(error).__name__}: {error}."
         ) from error

@@ -8,22 +8,22 @@ from pathlib import Path
 from xtr_tf.collections.bad_records import OnBadRecord, refuse
 from xtr_tf.collections.lines import decode, read_lines
 
-#: Grade of each judged document by its id, by query id; 0 or less: it does not answer the query.
+#: Grades by query id and document id. A document with a grade of 0 or less does not answer the query.
 Judgements = Mapping[str, Mapping[str, int]]
 
 
 def read_judgements(path: Path, on_bad: OnBadRecord = refuse) -> dict[str, dict[str, int]]:
     """Reads `query document grade` (BEIR) or `query 0 document grade` (TREC, MS MARCO, MIRACL).
 
-    Columns are separated by tabs or blanks. Grades are integers, which may be written as `1.0`. A
-    first line whose grade is not a number is a header.
+    Columns are separated by tabs or spaces. Grades are integers, which may be written as `1.0`. A first line
+    whose grade is not a number is a header.
 
     Args:
         path: The file.
-        on_bad: Told of lines that are not judgements.
+        on_bad: Called for lines that are not judgements.
 
     Returns:
-        Grades by document id, by query id, in the order of the file.
+        Grades by query id and document id, in the order of the file.
     """
     judgements: dict[str, dict[str, int]] = {}
     is_first = True
@@ -40,7 +40,7 @@ def read_judgements(path: Path, on_bad: OnBadRecord = refuse) -> dict[str, dict[
 
 def _columns(line: str) -> list[str]:
     columns = line.split("\t")
-    if len(columns) not in (3, 4):  # tabs are tried first, because ids may contain blanks
+    if len(columns) not in (3, 4):  # tabs are tried first, because ids may contain spaces
         columns = line.split()
     if len(columns) not in (3, 4):
         raise ValueError(f"a judgement has 3 or 4 columns, not {len(columns)}")

@@ -1,6 +1,6 @@
-"""Lines of text files: one after the other, any of them by number, or cut into columns.
+"""Lines of text files: in order, by number, or split into columns.
 
-Every reader of text goes through `read_lines` or `LineFile`. Knows nothing of documents or queries.
+All readers of text use `read_lines` or `LineFile`. Knows nothing about documents or queries.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xtr_tf.collections.compression import file_content, open_bytes
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Numbers, from 1, and lines without their end; blank lines and a byte order mark are left out."""
+    """Yields line numbers, from 1, and lines without newlines. Skips blank lines and a byte order mark."""
     with open_bytes(path) as file:
         for number, line in enumerate(file, start=1):
             content = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
@@ -30,9 +30,9 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 class LineFile:
-    """The lines of a file by number, without keeping a plain file in memory.
+    """Random access to the lines of a file.
 
-    A compressed file is decompressed into memory.
+    A plain file is memory-mapped. A compressed file is decompressed into memory.
 
     Args:
         path: The file.
@@ -52,12 +52,12 @@ class LineFile:
         return len(self._bounds) - 1
 
     def __getitem__(self, index: int) -> bytes:
-        """The line at `index`, from 0, without its end."""
+        """Returns the line at `index`, from 0, without its newline."""
         return self._content[self._bounds[index] : self._bounds[index + 1]].rstrip(b"\r\n")
 
 
 def decode(line: bytes) -> str:
-    """The text of a line; a `ValueError` says that it is none."""
+    """Decodes a line; raises `ValueError` if it is not UTF-8."""
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -65,7 +65,7 @@ def decode(line: bytes) -> str:
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
-    """The JSON object of a line; a `ValueError` says why it is none."""
+    """Parses a line as a JSON object; raises `ValueError` that says why it is not one."""
     text = decode(line)
     try:
         value = json.loads(text)
@@ -77,11 +77,11 @@ def parse_object(line: bytes) -> dict[str, Any]:
 
 
 def read_objects(path: Path, on_bad: OnBadRecord = refuse) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Numbers of lines and their JSON objects.
+    """Reads one JSON object per line.
 
     Args:
-        path: Of the file, plain or compressed.
-        on_bad: Told of lines that are not JSON objects.
+        path: The file, plain or compressed.
+        on_bad: Called for lines that are not JSON objects.
 
     Yields:
         The number of a line, from 1, and its object.
@@ -96,11 +96,11 @@ def read_objects(path: Path, on_bad: OnBadRecord = refuse) -> Iterator[tuple[int
 
 
 def split_lines(path: Path, on_bad: OnBadRecord = refuse) -> Iterator[tuple[int, list[str]]]:
-    """Numbers of lines and their columns between tabs, however many there are.
+    """Splits lines into tab-separated columns of any number.
 
     Args:
-        path: Of the file, plain or compressed.
-        on_bad: Told of lines that are not UTF-8.
+        path: The file, plain or compressed.
+        on_bad: Called for lines that are not UTF-8.
 
     Yields:
         The number of a line, from 1, and its columns.
@@ -115,12 +115,12 @@ def split_lines(path: Path, on_bad: OnBadRecord = refuse) -> Iterator[tuple[int,
 
 
 def read_columns(path: Path, count: int, on_bad: OnBadRecord = refuse) -> Iterator[tuple[int, list[str]]]:
-    """Numbers of lines and their `count` columns between tabs, of which the first must not be empty.
+    """Splits lines into a fixed number of tab-separated columns, the first of which must not be empty.
 
     Args:
-        path: Of the file, plain or compressed.
+        path: The file, plain or compressed.
         count: Columns that a line must have.
-        on_bad: Told of other lines.
+        on_bad: Called for other lines.
 
     Yields:
         The number of a line, from 1, and its columns.
@@ -129,11 +129,11 @@ def read_columns(path: Path, count: int, on_bad: OnBadRecord = refuse) -> Iterat
         if len(columns) == count and columns[0]:
             yield number, columns
         else:
-            on_bad(path, number, f"{count} columns between tabs are needed, not {len(columns)}")
+            on_bad(path, number, f"{count} tab-separated columns are needed, not {len(columns)}")
 
 
 def read_quoted(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Numbers and columns of a tab-separated file whose fields may be quoted, as DPR's are."""
+    """Yields the number and columns of each line of a tab-separated file with quoted fields, as in DPR."""
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     with open_bytes(path) as file, io.TextIOWrapper(file, "utf-8", newline="") as text:
         reader = csv.reader(text, delimiter="\t")

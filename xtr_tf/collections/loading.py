@@ -1,4 +1,4 @@
-"""From a folder to the datasets in it: looks at the files, not at the name."""
+"""Finds and loads the datasets in a folder. The layout is recognised by the files, not by the name."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from xtr_tf.errors import InputError
 
 
 def load_datasets(paths: Iterable[str | Path], split: str | None = None) -> list[Dataset]:
-    """Loads every dataset in some folders.
+    """Loads all datasets in several folders.
 
-    A folder may be a dataset (BEIR's layout, MS MARCO's, MIRACL's, LoTTE's or DPR's), or a
-    collection: a folder of such folders, whose datasets are averaged.
+    A folder is a dataset (in the layout of BEIR, MS MARCO, MIRACL, LoTTE or DPR) or a collection: a folder
+    of such folders, whose datasets are averaged.
 
     Args:
         paths: The folders.
-        split: Which judgements, where a dataset has several; each layout's test split if not given.
+        split: Split of the judgements; by default the test split of each layout.
 
     Returns:
         The datasets, in the order of the folders and of the names in them.
 
     Raises:
-        InputError: A folder has no dataset, or a dataset has no query, or two have one name.
+        InputError: A folder has no dataset, a dataset has no queries, or two have the same name.
     """
     datasets: list[Dataset] = []
     for path in map(Path, paths):
@@ -65,7 +65,7 @@ def _load_folder(folder: Path, split: str | None) -> list[Dataset]:
 
 
 def _load_dataset(folder: Path, split: str | None, collection: str) -> list[Dataset]:
-    """The datasets that `folder` itself holds, none if it has no layout that is known."""
+    """Loads the datasets of `folder` itself; none if it has no known layout."""
     if is_beir(folder):
         return [load_beir(folder, split, collection=collection)]
     if is_lotte(folder):

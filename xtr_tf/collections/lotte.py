@@ -1,7 +1,7 @@
 """LoTTE: `DOMAIN/SPLIT/collection.tsv` with search and forum questions over the same passages.
 
-[ColBERTv2](https://arxiv.org/abs/2112.01488), measured by Success@5. The paper averages nothing here: the
-pooled domain is a dataset of its own.
+[ColBERTv2](https://arxiv.org/abs/2112.01488), reported with Success@5. The paper does not average domains:
+the pooled domain is a dataset of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def is_lotte(folder: Path) -> bool:
 
 
 def load_lotte(folder: Path) -> list[Dataset]:
-    """Loads the search and the forum questions of one domain and split, as far as they are there."""
+    """Loads the search and forum questions of one domain and split; missing ones are left out."""
     found = [(kind, path) for kind in _KINDS if (path := find_file(folder, f"qas.{kind}.jsonl"))]
     return [_load_kind(folder, kind, path) for kind, path in found]
 

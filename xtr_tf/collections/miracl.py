@@ -19,12 +19,12 @@ _TOPICS = "topics.miracl-*.tsv*"
 
 
 def is_miracl(folder: Path) -> bool:
-    """Whether `folder` is that of one language: its topics are in it, or in `topics` below it."""
+    """Whether `folder` belongs to one language: its topics are in it or in its folder `topics`."""
     return any(folder.glob(_TOPICS)) or any((folder / "topics").glob(_TOPICS))
 
 
 def has_miracl(folder: Path) -> bool:
-    """Whether there is a language anywhere below `folder`."""
+    """Whether `folder` contains the topics of any language."""
     return any(folder.rglob(_TOPICS))
 
 
@@ -35,23 +35,22 @@ def load_miracl(
     language: str | None = None,
     on_bad: OnBadRecord | None = None,
 ) -> list[Dataset]:
-    """Loads every language below a folder.
+    """Loads all languages in a folder.
 
-    The files may lie anywhere below it; the corpus may also lie next to it, or in a folder
-    `miracl-corpus` next to it or to the folder above it.
+    The files may be anywhere in the folder. The corpus may also be next to it, or in a folder
+    `miracl-corpus` next to it or to its parent.
 
     Args:
         folder: The folder of one language or of several.
-        split: Which topics; the judgements that are published are those of `train` and `dev`, which is
-            taken if not given.
-        language: The only language to load; all if not given.
-        on_bad: Told of bad records; if not given, those of the corpus are left out, others refused.
+        split: Split of the topics, `dev` by default. Judgements are published for `train` and `dev`.
+        language: The only language to load; all by default.
+        on_bad: Called for bad records; by default those of the corpus are skipped and others refused.
 
     Returns:
         One dataset per language.
 
     Raises:
-        InputError: There is no such split or language, or a file of it is missing.
+        InputError: There is no such split or language, or one of its files is missing.
     """
     split = split or "dev"
     pattern = re.compile(rf"(topics\.(miracl-.*-([a-z]+)-{re.escape(split)}\.tsv))(\..*)?")
@@ -64,7 +63,7 @@ def load_miracl(
     if not datasets:
         wanted = f"topics.miracl-v1.0-{language or 'LANGUAGE'}-{split}.tsv"
         raise InputError(
-            f"No MIRACL topics of split {split!r} lie below the folder ({wanted}); download them, or choose "
+            f"The folder has no MIRACL topics of split {split!r} ({wanted}); download them, or choose "
             f"another split. Received: {str(folder)!r}."
         )
     return datasets
@@ -88,7 +87,7 @@ def _load_language(
 
 
 def _corpus_folders(folder: Path, language: str) -> Iterator[Path]:
-    """Folders with the passages of a language, the nearest first."""
+    """Yields folders with the passages of a language, nearest first."""
     yield from (path for path in sorted(folder.rglob(f"*corpus*-{language}")) if path.is_dir())
     for above in (folder.parent, folder.parent / "miracl-corpus", folder.parent.parent / "miracl-corpus"):
         yield from (path for path in sorted(above.glob(f"*corpus*-{language}")) if path.is_dir())

@@ -1,7 +1,7 @@
-"""MS MARCO passage ranking as it is published: `collection.tsv`, `queries.SPLIT.tsv`, `qrels.SPLIT.tsv`.
+"""MS MARCO passage ranking as published: `collection.tsv`, `queries.SPLIT.tsv`, `qrels.SPLIT.tsv`.
 
-[MS MARCO](https://arxiv.org/abs/1611.09268), measured by MRR@10. The same data in BEIR's files is
-read by `beir.py`.
+[MS MARCO](https://arxiv.org/abs/1611.09268), reported with MRR@10. `beir.py` reads the same data in BEIR's
+files.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from xtr_tf.collections.corpus import CorpusReader
 from xtr_tf.collections.dataset import Dataset, language_of_name, read_query_columns
 from xtr_tf.collections.judgements import read_judgements
 
-# The published figures are those of the small development set.
+# Published figures are for the small development set.
 _PREFERRED_SPLITS = ("dev.small", "dev")
 
 
 def is_ms_marco(folder: Path) -> bool:
-    """Whether `folder` has MS MARCO's passages and queries; what else it lacks is told by `load_ms_marco`."""
+    """Whether `folder` has MS MARCO's passages and queries; `load_ms_marco` reports other missing files."""
     return find_file(folder, "collection.tsv") is not None and any(folder.glob("queries.*.tsv*"))
 
 
@@ -31,16 +31,19 @@ def load_ms_marco(
     language: str | None = None,
     on_bad: OnBadRecord | None = None,
 ) -> Dataset:
-    """Loads one folder.
+    """Loads a dataset in MS MARCO's layout.
 
     Args:
-        folder: The folder.
-        split: Which queries and judgements; `dev.small` if not given, or `dev` where that is not there.
-        language: Of queries and passages; by the folder's name if not given.
-        on_bad: Told of bad records; if not given, those of the corpus are left out, others refused.
+        folder: The folder of the dataset.
+        split: Split of the queries and judgements; by default `dev.small`, or `dev` if there is none.
+        language: Language of queries and passages; by default guessed from the name of the folder.
+        on_bad: Called for bad records; by default those of the corpus are skipped and others refused.
 
     Returns:
         The dataset.
+
+    Raises:
+        InputError: A file is missing or cannot be used.
     """
     if split is None:
         there = [name for name in _PREFERRED_SPLITS if find_file(folder, f"qrels.{name}.tsv")]

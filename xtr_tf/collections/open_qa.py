@@ -22,12 +22,12 @@ _METRIC = "Top-20"
 
 
 def question_files(folder: Path, split: str) -> list[Path]:
-    """DPR's question files of one split in `folder`."""
+    """Finds DPR's question files of one split in `folder`."""
     return sorted(path for suffix in ("", *COMPRESSIONS) for path in folder.glob(f"*-{split}.qa.csv{suffix}"))
 
 
 def relation_files(folder: Path, split: str) -> list[Path]:
-    """EntityQuestions' files of one split in `folder` or the `dataset` folder inside it."""
+    """Finds EntityQuestions' files of one split in `folder` or in its folder `dataset`."""
     for place in (folder, folder / "dataset"):
         if found := sorted((place / split).glob(f"P*.{split}.json")):
             return found
@@ -35,7 +35,7 @@ def relation_files(folder: Path, split: str) -> list[Path]:
 
 
 def load_questions(path: Path) -> Dataset:
-    """Loads one `.qa.csv` file: a question and a Python list of answers, between a tab."""
+    """Loads a `.qa.csv` file, whose lines are a question, a tab and a Python list of answers."""
     name = path.name.split(".qa.csv")[0]
     queries = []
     for number, row in read_quoted(path):
@@ -59,17 +59,17 @@ def load_questions(path: Path) -> Dataset:
 
 
 def load_entity_questions(folder: Path, split: str | None = None) -> Dataset:
-    """Loads the questions of all relations as one dataset whose groups are the relations.
+    """Loads the questions of all relations as one dataset, with a group per relation.
 
     Args:
-        folder: With `SPLIT/*.json` files and the passages.
-        split: `test` if None.
+        folder: A folder with `SPLIT/*.json` files and the passages.
+        split: The split, `test` by default.
 
     Returns:
         The dataset, judged by answer strings.
 
     Raises:
-        InputError: Files are missing or not of this format.
+        InputError: Files are missing or have another format.
     """
     files = relation_files(folder, split or "test")
     queries = []
@@ -121,10 +121,10 @@ _HEADER = ["id", "text", "title"]
 
 
 class DprCorpus:
-    """Iterates over the passages of a file, read as they are asked for.
+    """Iterates over the passages of DPR's `psgs_w100.tsv`, reading them on demand.
 
     Args:
-        path: The file.
+        path: The file, plain or compressed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -141,7 +141,7 @@ class DprCorpus:
 
     @classmethod
     def find(cls, folder: Path) -> DprCorpus | None:
-        """The corpus in `folder`, in the folder above it, or in a `dpr` folder next to it; or None."""
+        """Finds the corpus in `folder`, its parent, or a folder `dpr` next to it; None if there is none."""
         for place in (folder, folder.parent, folder.parent / "dpr"):
             if path := find_file(place, _FILE):
                 return cls(path)

@@ -1,8 +1,7 @@
-"""The file formats of a corpus: each reader gives the numbered records of a file as they are.
+"""The file formats of a corpus: each reader yields the numbered records of a file.
 
-A record is a mapping of field names to values. What makes a document of one is said by
-`Document.from_fields`. A record that cannot be read is told to `on_bad`; a file that cannot be read
-to its end raises `InputError`.
+A record is a mapping of field names to values; `Document.from_fields` makes a document from it. Readers call
+`on_bad` for a record that cannot be read, and raise `InputError` for a file that cannot be read to its end.
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ from xtr_tf.collections.lines import read_objects, split_lines
 _FIELDS = frozenset({*ID_FIELDS, *TEXT_FIELDS, *TITLE_FIELDS, *LANGUAGE_FIELDS, METADATA})
 _PARQUET_BATCH = 1024
 
-#: The numbers of a file's records, from 1 (of text files those of their lines), and the records.
+#: Records with their numbers, from 1 (line numbers in text files).
 Records = Iterator[tuple[int, Mapping[str, Any]]]
 
 
 def read_jsonl(path: Path, on_bad: OnBadRecord, fields: Mapping[str, str] | None = None) -> Records:
-    """One JSON object per line."""
+    """Reads one JSON object per line."""
     return read_objects(path, on_bad)
 
 
 def read_tsv(path: Path, on_bad: OnBadRecord, fields: Mapping[str, str] | None = None) -> Records:
-    """Columns between tabs, never quoted.
+    """Reads tab-separated columns without quotes.
 
-    A first line that names an id and a text says what the columns are. Without one, two
-    columns are id and text, three are id, title and text.
+    If the first line names an id and a text, it is a header. Otherwise two columns are id and text, and three
+    are id, title and text.
     """
     header: list[str] | None = None
     is_first = True
@@ -51,7 +50,7 @@ def read_tsv(path: Path, on_bad: OnBadRecord, fields: Mapping[str, str] | None =
 
 
 def read_parquet(path: Path, on_bad: OnBadRecord, fields: Mapping[str, str] | None = None) -> Records:
-    """One row per document; columns other than a document's own and the declared ones are never read."""
+    """Reads one document per row, and only the columns of a document and of declared fields."""
     pa = import_pyarrow(path)
     from pyarrow import parquet
 
@@ -71,7 +70,7 @@ def read_parquet(path: Path, on_bad: OnBadRecord, fields: Mapping[str, str] | No
 
 
 def _rows(batch: Any) -> Iterator[Mapping[str, Any] | None]:
-    """The rows of a batch, None for one that is not UTF-8."""
+    """Yields the rows of a batch, and None for a row that is not UTF-8."""
     try:
         yield from batch.to_pylist()
     except UnicodeDecodeError:
@@ -83,7 +82,7 @@ def _rows(batch: Any) -> Iterator[Mapping[str, Any] | None]:
 
 
 def read_tfrecord(path: Path, on_bad: OnBadRecord, fields: Mapping[str, str] | None = None) -> Records:
-    """`tf.train.Example`s with bytes (or, for ids, int64) features of a document's names, and declared."""
+    """Reads `tf.train.Example`s with a feature per document field: bytes, or int64 for ids."""
     import tensorflow as tf
     from google.protobuf.message import DecodeError
 
@@ -110,7 +109,7 @@ def read_tfrecord(path: Path, on_bad: OnBadRecord, fields: Mapping[str, str] | N
 
 
 def _feature(feature: Any) -> Any:
-    """The single value of a feature; None of an empty or repeated one."""
+    """Returns the value of a feature; None unless it has exactly one."""
     if len(feature.bytes_list.value) == 1:
         return feature.bytes_list.value[0].decode()
     if len(feature.int64_list.value) == 1:
@@ -119,7 +118,7 @@ def _feature(feature: Any) -> Any:
 
 
 def _values(feature: Any, kind: str) -> Any:
-    """The value of a declared field: a list for `keywords`; None of an empty or repeated feature else."""
+    """Returns the value of a declared field: a list for `keywords`, otherwise None unless there is one."""
     values = [
         *(value.decode() for value in feature.bytes_list.value),
         *feature.int64_list.value,
@@ -130,7 +129,7 @@ def _values(feature: Any, kind: str) -> Any:
     return values[0] if len(values) == 1 else None
 
 
-#: By the suffix that is left without a compression's: a file's records, given the fields that are declared.
+#: Readers by suffix, without that of a compression; they take the declared fields.
 READERS: Mapping[str, Callable[[Path, OnBadRecord, Mapping[str, str] | None], Records]] = {
     ".jsonl": read_jsonl,
     ".json": read_jsonl,
@@ -138,5 +137,5 @@ READERS: Mapping[str, Callable[[Path, OnBadRecord, Mapping[str, str] | None], Re
     ".parquet": read_parquet,
     ".tfrecord": read_tfrecord,
 }
-#: Formats that bring their own compression, with the last suffixes they can be read under.
+#: Formats with their own compression, and the last suffixes that they may have.
 SELF_COMPRESSED = {".parquet": (".parquet",), ".tfrecord": (".tfrecord", ".gz")}

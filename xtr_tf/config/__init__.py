@@ -1,4 +1,4 @@
 """Configuration: dataclasses, presets, and YAML files with overrides.
 
-Where a key got a new name, `RENAMED` of its dataclass maps the old one to it, and the loader says so.
+`RENAMED` of a dataclass maps old names of keys to new ones, and the loader tells the user.
 """

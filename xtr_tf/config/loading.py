@@ -1,7 +1,7 @@
-"""From a YAML file, a preset and `--set` overrides to one checked, frozen `RunConfig`.
+"""Loads a checked, frozen `RunConfig` from a YAML file, a preset and `--set` overrides.
 
-Knows dataclasses and YAML, not what the fields mean: types are read from the dataclasses'
-annotations, so that a new field needs no change here.
+Knows dataclasses and YAML, but not what the fields mean. Types come from the annotations of the dataclasses,
+so that a new field needs no change here.
 """
 
 from __future__ import annotations
@@ -27,15 +27,18 @@ _PRESETS: dict[type, Mapping[str, Any]] = {RunConfig: RUN_PRESETS, EncoderConfig
 
 
 def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -> RunConfig:
-    """Reads a run's configuration.
+    """Loads the configuration of a run.
 
     Args:
-        path: A YAML file; `None` starts from the defaults. A top-level `preset` names the
-            configuration that the file's values differ from, `encoder.preset` an encoder size.
+        path: A YAML file; the defaults if None. A top-level `preset` names the configuration to start from,
+            and `encoder.preset` an encoder size.
         overrides: `key=value` pairs with dotted keys, applied after the file.
 
     Returns:
         The checked configuration.
+
+    Raises:
+        InputError: The file, a key or a value cannot be used.
 
     Example:
     ```python
@@ -46,12 +49,12 @@ def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -
 
 
 def load_as(cls: type[Config], path: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:
-    """Reads a configuration of any kind, see `load_config`.
+    """Loads a configuration of any class, see `load_config`.
 
     Args:
-        cls: The settings class.
-        path: Of a YAML file; the defaults if None.
-        overrides: `key=value`, applied on top.
+        cls: The class of the settings.
+        path: A YAML file; the defaults if None.
+        overrides: `key=value` pairs, applied after the file.
 
     Returns:
         The settings.
@@ -66,7 +69,7 @@ def load_as(cls: type[Config], path: str | Path | None = None, overrides: Sequen
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Reads a YAML file whose top level is a mapping."""
+    """Reads a YAML file whose top level is a mapping; raises `InputError` if it cannot be used."""
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)  # noqa: S506 (a SafeLoader)
     except FileNotFoundError:
@@ -104,12 +107,12 @@ class _UniqueKeys(yaml.SafeLoader):
 
 
 def from_mapping(cls: type[Config], settings: Mapping[str, Any]) -> Config:
-    """Makes a frozen dataclass from nested mappings, refusing unknown keys and wrong types."""
+    """Makes a frozen dataclass from nested mappings; refuses unknown keys and wrong types."""
     return _differ(cls(), settings, "", cls)
 
 
 def to_mapping(config: Any) -> dict[str, Any]:
-    """The nested mapping that `from_mapping` turns back into an equal configuration."""
+    """Returns the nested mapping that `from_mapping` turns back into an equal configuration."""
     return dataclasses.asdict(config, dict_factory=_lists)
 
 
@@ -188,7 +191,7 @@ def _likeness(first: str, second: str) -> float:
 
 
 def _paths(cls: type, prefix: str = "") -> list[str]:
-    """The dotted paths of all keys of a configuration, sections included."""
+    """Returns the dotted paths of all keys of a configuration, sections included."""
     paths = []
     for name, hint in typing.get_type_hints(cls).items():
         if name not in {field.name for field in dataclasses.fields(cls)}:
@@ -205,7 +208,7 @@ def _paths(cls: type, prefix: str = "") -> list[str]:
 
 
 def _convert(hint: Any, value: Any, base: Any, key: str, whole: type) -> Any:
-    """Checks `value` against a field's annotation, and turns lists and mappings into what it asks for."""
+    """Checks `value` against the annotation of a field, and converts lists and mappings to its type."""
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise InputError(f"`{key}` is a section of keys and values. Received: {_kind(value)}.")

@@ -1,8 +1,8 @@
-"""The model's settings: how text becomes ids, and the shape of the encoder.
+"""Settings of the model: the tokenizer, and the shape of the encoder.
 
-Frozen dataclasses on the standard library only, as in all of `config`: every field has a default that
-works on one CPU, and checks of one field live in `__post_init__`, so that an impossible configuration
-cannot be made. Sizes by name are in `presets.py`.
+Frozen dataclasses that need only the standard library, as in all of `config`. Every field has a default that
+works on one CPU. `__post_init__` checks the fields, so that an invalid configuration cannot be made. Named
+sizes are in `presets.py`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class TokenizerConfig:
 
     Attributes:
         model: Path of the SentencePiece `.model` file.
-        lowercase: Whether text is lower-cased first, as for Google's released XTR.
-        query_length: Tokens a query is padded or cut to, end-of-sequence included.
+        lowercase: Whether to lower-case text first, as for Google's released XTR.
+        query_length: Tokens that queries are padded or truncated to, end-of-sequence included.
         document_length: The same for a document.
     """
 
@@ -38,15 +38,15 @@ class TokenizerConfig:
 
 @dataclasses.dataclass(frozen=True)
 class TokenizerSettings:
-    """What a run says about its tokenizer.
+    """Tokenizer settings of a run.
 
-    What it leaves open is that of the encoder it starts from, and without one the default of
+    A setting that is None comes from the encoder that the run starts from; without one it is the default of
     `TokenizerConfig`.
 
     Attributes:
-        model: Path of the SentencePiece `.model` file; an encoder that a run starts from has its own.
-        lowercase: Whether text is lower-cased first; None leaves it open.
-        query_length: Tokens a query is padded or cut to; None leaves it open.
+        model: Path of the SentencePiece `.model` file. Not needed if the run starts from an encoder.
+        lowercase: Whether to lower-case text first.
+        query_length: Tokens that queries are padded or truncated to.
         document_length: The same for a document.
     """
 
@@ -59,7 +59,7 @@ class TokenizerSettings:
         _check_lengths(self)
 
     def applied_to(self, base: TokenizerConfig) -> TokenizerConfig:
-        """`base` with everything that is said here."""
+        """Returns `base` with the settings that are not None."""
         said = {name: value for name, value in dataclasses.asdict(self).items() if value not in (None, "")}
         return dataclasses.replace(base, **said)
 
@@ -79,7 +79,7 @@ class EncoderConfig:
     """The shape of a T5 encoder and of the projection after it.
 
     Attributes:
-        vocabulary_size: Rows of the embedding, at least the SentencePiece model's pieces.
+        vocabulary_size: Rows of the embedding, at least the number of SentencePiece pieces.
         model_dim: Width of the residual stream (`d_model`).
         feed_forward_dim: Inner width of the feed-forward layer (`d_ff`).
         num_layers: Number of blocks.
@@ -87,15 +87,16 @@ class EncoderConfig:
         head_dim: Width of one head (`d_kv`); `num_heads * head_dim` need not be `model_dim`.
         feed_forward: `gated-gelu` (mT5, T5 1.1) or `relu` (T5 1.0).
         relative_buckets: Buckets of the relative position bias.
-        relative_max_distance: Distance from which all positions share the last bucket.
+        relative_max_distance: Distance beyond which all positions share the last bucket.
         norm_epsilon: Added to the mean square in RMS normalisation.
-        dropout: Rate while training.
+        dropout: Dropout rate during training.
         projection_dim: Width of a token vector.
         embedding_dim: Width of the embedding table, whose rows a kernel maps to `model_dim`; 0 for a table
             of `model_dim` and no kernel, as in T5.
-        dtype: What an encoder computes in wherever it is loaded, `float32`, or `mixed_bfloat16` for
-            accelerators; `training.dtype` is what it is trained in.
-        rematerialize: Recompute each block in the backward pass instead of keeping its activations.
+        dtype: The dtype policy of the encoder when it is loaded: `float32`, or `mixed_bfloat16` for
+            accelerators. `training.dtype` sets the policy of training.
+        rematerialize: Whether to recompute each block in the backward pass instead of keeping its
+            activations.
     """
 
     vocabulary_size: int = 250_112

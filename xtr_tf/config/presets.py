@@ -1,6 +1,6 @@
-"""Encoder sizes and whole runs by name, each a small difference from another.
+"""Named encoder sizes and runs, each a small difference from another.
 
-Sizes are those of the published checkpoints:
+Sizes are the same as in the published checkpoints:
 [mT5](https://arxiv.org/abs/2010.11934), [T5](https://arxiv.org/abs/1910.10683) and
 T5 1.1. `tiny` is ours, for tests and for training from scratch on a laptop.
 """
@@ -65,7 +65,13 @@ ENCODER_PRESETS: dict[str, EncoderConfig] = {
 
 
 def encoder_preset(name: str) -> EncoderConfig:
-    """The encoder size of a name in `ENCODER_PRESETS`.
+    """Returns the encoder configuration of a preset.
+
+    Args:
+        name: A name in `ENCODER_PRESETS`, such as `mt5_small`.
+
+    Returns:
+        The configuration.
 
     Raises:
         InputError: There is no such preset.
@@ -77,7 +83,7 @@ def encoder_preset(name: str) -> EncoderConfig:
     return ENCODER_PRESETS[name]
 
 
-# The recipe of the XTR paper. It chose k_train for each batch size among 32, 64, 128, 256 and 320.
+# The recipe of the XTR paper, which chose k_train per batch size among 32, 64, 128, 256 and 320.
 _xtr_base_en = RunConfig(
     encoder=ENCODER_PRESETS["t5_base"],
     loss=LossConfig(k_train=256),

@@ -1,6 +1,6 @@
-"""How documents are encoded, indexed and queries answered: settings of everything after training.
+"""Settings of encoding, indexing and searching: everything after training.
 
-Knows no model, no files and no TensorFlow, so that a configuration is checked before either is touched.
+Knows no models, files or TensorFlow, so that a configuration is checked before any of them is loaded.
 """
 
 from __future__ import annotations
@@ -13,45 +13,44 @@ from typing import Any, ClassVar, Literal
 from xtr_tf.collections.fields import check_fields
 from xtr_tf.errors import require
 
-#: How a query token counts for a document of which it retrieved nothing: with its cut-off score m_i,
-#: with zero, with a constant, or (`none`) not at all: the mean is then over what was retrieved.
+#: Score of a query token for a document of which it retrieved nothing: its cut-off m_i, zero, or a constant.
+#: With `none` the token does not count, and the mean is over the tokens that retrieved something.
 IMPUTATIONS = ("top_k_prime", "zero", "constant", "none")
 
 
-#: What a query token counts for: all the same (the paper's), or by how rare its piece is (`idf`).
+#: Weights of query tokens: all equal, as in the paper, or by how rare their pieces are (`idf`).
 TOKEN_WEIGHTS = ("none", "idf")
 
 
-#: How f_XTR' and BM25 become one score: by a weighted mean on one scale, or by reciprocal ranks.
+#: How to combine f_XTR' and BM25: by a weighted mean on one scale, or by reciprocal ranks.
 FUSIONS = ("weighted", "rrf")
 
 
-#: What BM25 of a hybrid index counts; there is none without.
+#: Terms of BM25 in a hybrid index; `none` for an index without BM25.
 LEXICAL = ("none", "words", "ngrams")
 
 
-#: What token vectors can be stored as.
+#: Types that token vectors can be stored as.
 VECTOR_DTYPES = ("float16", "bfloat16")
 
 
 @dataclasses.dataclass(frozen=True)
 class EncodingConfig:
-    """Settings of `xtr-tf encode`. Pruning is off unless asked for.
+    """Settings of `xtr-tf encode`. Pruning is off by default.
 
     Attributes:
-        passage_length: Tokens of a passage, its end-of-sequence included; 0 means the
-            `document_length` of the model's tokenizer.
-        overlap: Tokens that two neighbouring passages of a long document share; None means an
-            eighth of the passage.
-        dtype: What vectors are stored as, `float16` or `bfloat16`.
-        keep_text: Whether to keep texts next to the vectors, for display with the results.
-        batch_tokens: Tokens encoded at once, padding included.
-        skip_punctuation: Leaves out pieces that are only punctuation.
-        skip_pieces: Leaves out these pieces, written as in the vocabulary (`▁the`).
-        min_norm: Leaves out tokens whose projection, before it is normalised, is shorter.
-        max_tokens: Keeps only the first N tokens of a document; 0 keeps all.
-        fields: Names and types (`keyword`, `keywords`, `int`, `float`, `bool`) of what documents have besides
-            title, text and language; kept with the vectors, for filters and answers.
+        passage_length: Tokens per passage, end-of-sequence included; 0 for the `document_length` of the
+            model's tokenizer.
+        overlap: Tokens that neighbouring passages of a long document share; None for an eighth of a passage.
+        dtype: Type of the stored vectors, `float16` or `bfloat16`.
+        keep_text: Whether to keep texts next to the vectors, to show them with results.
+        batch_tokens: Tokens to encode at once, padding included.
+        skip_punctuation: Whether to leave out pieces that are only punctuation.
+        skip_pieces: Pieces to leave out, written as in the vocabulary (`▁the`).
+        min_norm: Leave out tokens whose projection, before it is normalised, is shorter than this.
+        max_tokens: Keep only this many tokens of each document; 0 keeps all.
+        fields: Names and types (`keyword`, `keywords`, `int`, `float`, `bool`) of additional document fields,
+            which are kept with the vectors for filters and results.
     """
 
     passage_length: int = 0
@@ -74,7 +73,7 @@ class EncodingConfig:
         )
         require(
             self.passage_length == 0 or self.passage_length >= 2,
-            "A passage has 2 tokens at least (one and its end), or 0 for the model's own length.",
+            "A passage has at least 2 tokens (one and its end), or 0 for the model's own length.",
             self.passage_length,
         )
         require(self.overlap is None or self.overlap >= 0, "`overlap` must not be negative.", self.overlap)
@@ -83,10 +82,16 @@ class EncodingConfig:
         require(self.max_tokens >= 0, "`max_tokens` must not be negative.", self.max_tokens)
 
     def resolved(self, document_length: int) -> EncodingConfig:
-        """This configuration with every default that depends on the model filled in.
+        """Fills in the defaults that depend on the model.
 
         Args:
-            document_length: Of the model's tokenizer.
+            document_length: The document length of the model's tokenizer.
+
+        Returns:
+            The complete configuration.
+
+        Raises:
+            InputError: `overlap` leaves no room for new tokens.
         """
         length = self.passage_length or document_length
         overlap = length // 8 if self.overlap is None else self.overlap
@@ -98,7 +103,7 @@ class EncodingConfig:
         return dataclasses.replace(self, passage_length=length, overlap=overlap)
 
     def vector_settings(self) -> dict[str, Any]:
-        """What, besides the encoder, decides which vectors a document gets and how they are stored."""
+        """Settings that decide, with the encoder, which vectors a document gets and how they are stored."""
         settings = dataclasses.asdict(self)
         del settings["keep_text"], settings["batch_tokens"], settings["fields"]
         settings["skip_pieces"] = sorted(set(self.skip_pieces))
@@ -107,27 +112,28 @@ class EncodingConfig:
 
 @dataclasses.dataclass(frozen=True)
 class IndexConfig:
-    """How token vectors are kept and searched.
+    """Settings of an index of token vectors.
 
     Attributes:
         kind: `scann` (fastest, smallest; needs ScaNN's ops), `core` (stock TensorFlow ops), `exact` (brute
-            force, stock ops), or `auto`: `exact` while that is quick, `scann` beyond. The tokenizer of an
-            exported model needs tf.text's SentencePiece op whatever the index.
-        num_leaves: k-means leaves of `scann` and `core`; 0 takes 4 times the root of the tokens.
-        num_leaves_to_search: Leaves that a search looks into; 0 lets it follow from their number and k'.
-        sample_size: Tokens that leaves and codebooks are trained on; 0 takes 64 per leaf.
-        kmeans_iterations: How often k-means assigns the sample and moves the centres.
-        seed: Of the sample and of k-means.
+            force, stock ops), or `auto`: `exact` for a small corpus, `scann` for a larger one. With any
+            index, the tokenizer of an exported model needs tf.text's SentencePiece op.
+        num_leaves: k-means leaves of `scann` and `core`; 0 for 4 times the square root of the number of
+            tokens.
+        num_leaves_to_search: Leaves to search; 0 derives it from the number of leaves and k'.
+        sample_size: Tokens to train leaves and codebooks on; 0 for 64 per leaf.
+        kmeans_iterations: Number of k-means iterations.
+        seed: Seed of the sample and of k-means.
         dims_per_block: Dimensions that share one 4-bit code (`scann`).
-        anisotropic_threshold: Similarity from which precision matters when codes are chosen
-            (`scann`); 0 makes a plain product quantiser.
-        reordering: Whether hits are scored again by int8 vectors (`scann`); costs `dim` bytes per token.
-        dtype: What `core` (`int8`, `bfloat16`) and `exact` (`float32`, `float16`, `bfloat16`) keep
-            vectors as; empty takes `int8` and `float16`.
-        num_shards: Searchers that the tokens are divided over in one model, merged exactly.
+        anisotropic_threshold: Similarity above which the codes are most precise (`scann`); 0 for plain
+            product quantisation.
+        reordering: Whether to score hits again by int8 vectors (`scann`), for `dim` bytes per token.
+        dtype: Type of the vectors in a `core` (`int8`, `bfloat16`) or `exact` (`float32`, `float16`,
+            `bfloat16`) index; empty for `int8` and `float16`.
+        num_shards: Searchers to divide the tokens over in one model; their results are merged exactly.
         parallel_searches: Parts of a large batch that one `scann` index searches at the same time.
-        lexical: Whether BM25 comes with the index, for hybrid search: `none`, over `words`, or over character
-            `ngrams`, which also suit scripts without spaces; needs texts to be kept with the vectors.
+        lexical: BM25 for hybrid search: `none`, over `words`, or over character `ngrams`, which also suit
+            scripts without spaces. Needs texts that are kept with the vectors.
     """
 
     kind: Literal["auto", "scann", "core", "exact"] = "scann"
@@ -177,39 +183,39 @@ class IndexConfig:
         )
 
 
-#: What of its documents' texts a model returns: nothing, where a query matched, or all.
+#: Text that a model returns with a document: none, where the query matched, or all.
 STORE_TEXT = ("none", "snippet", "full")
 StoreText = Literal["none", "snippet", "full"]
 
 
-#: A request may ask for no more documents than this: results are padded to `top_k`, and a
-#: larger one would let a single request fill the server's memory.
+#: The largest `top_k` of a request. Results are padded to `top_k`, so a larger one would let a
+#: single request fill the memory of the server.
 MAX_TOP_K = 10_000
 
 
-#: Lower than any score, and a number that JSON can write.
+#: Lower than any score, but a number that JSON can represent.
 NO_MIN_SCORE = -1e30
 
 
 @dataclasses.dataclass(frozen=True)
 class SearchDefaults:
-    """Parameters of `serving_default`, and of `search` for inputs that a request leaves out.
+    """Parameters of `serving_default`, and defaults of the inputs of `search`.
 
     Attributes:
-        k_prime: Tokens that each query token retrieves (k' of the paper).
-        top_k: Documents returned, at most `MAX_TOP_K`.
-        leaves: Leaves of the index to search; 0 for the index's own rule.
-        imputation: How a query token counts for a document of which it retrieved nothing,
-            one of `xtr_tf.config.retrieval.IMPUTATIONS`.
-        constant: What it counts with under the imputation `constant`.
-        rescore: Candidates that are ranked again by exact f_ColBERT, 0 for none; needs an index that
-            keeps vectors (`exact`, `core`, or `scann` with reordering).
-        token_weights: What a query token counts for, one of `TOKEN_WEIGHTS`; `idf` needs an index that was
-            built with the pieces of its tokens, as `xtr-tf index` does.
-        min_score: Documents with a lower score are not returned.
-        alpha: What BM25 counts for in the score, from 0 (nothing) to 1 (everything); beyond 0 needs an index
+        k_prime: Document tokens that each query token retrieves (k' in the paper).
+        top_k: Number of documents to return, at most `MAX_TOP_K`.
+        leaves: Leaves of the index to search; with 0 the index decides.
+        imputation: Score of a query token for a document of which it retrieved nothing, one of
+            `xtr_tf.config.retrieval.IMPUTATIONS`.
+        constant: The score that the imputation `constant` uses.
+        rescore: Number of candidates to rank again by exact f_ColBERT; 0 for none. Needs an index that keeps
+            vectors (`exact`, `core`, or `scann` with reordering).
+        token_weights: Weights of query tokens, one of `TOKEN_WEIGHTS`. `idf` needs an index that was built
+            with the pieces of its tokens, as by `xtr-tf index`.
+        min_score: Do not return documents with a lower score.
+        alpha: Weight of BM25 in the score, from 0 (XTR only) to 1 (BM25 only). Above 0 it needs an index
             with `lexical`.
-        fusion: How the two scores are made one, a name of `FUSIONS`.
+        fusion: How to combine the two scores, one of `FUSIONS`.
     """
 
     k_prime: int = 1_000

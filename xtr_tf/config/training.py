@@ -1,7 +1,7 @@
-"""A training run's settings: loss, data, how training goes, and `RunConfig`, which one YAML file holds.
+"""Settings of a training run: loss, data, training, and `RunConfig`, which a YAML file describes.
 
-A preset (`presets.py`) is a set of differences from these, a YAML file a set of differences from a preset
-(`loading.py`). What happens after training is configured in `retrieval.py`.
+A preset (`presets.py`) changes some of these defaults, and a YAML file changes some values of a preset
+(`loading.py`). Everything after training is configured in `retrieval.py`.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from xtr_tf.errors import require
 
 @dataclasses.dataclass(frozen=True)
 class LossConfig:
-    """What training minimises.
+    """Settings of the loss.
 
     Attributes:
         score: `xtr` (in-batch token retrieval) or `colbert` (mean of MaxSim), see
             `training/losses/scores.py`.
         k_train: Document tokens of the global batch that each query token retrieves.
-        imputation: What a query token counts with for a document of which it retrieved nothing. `none` is
-            the paper's f_XTR: it does not count, and a score is a mean over the tokens that retrieved.
-            `threshold` is f_XTR', which search ranks by: the least similarity that it retrieved, and a
-            mean over all query tokens. Such scores lie close together; lower the temperature.
-        temperature: Divides scores before the softmax.
-        distillation_weight: Weight of the divergence from the data's teacher scores; 0 leaves it out.
+        imputation: Score of a query token for a document of which it retrieved nothing. With `none`, as in
+            f_XTR of the paper, the token does not count, and the score is a mean over the tokens that
+            retrieved something. With `threshold`, as in f_XTR', by which search ranks, it is the lowest
+            similarity that the token retrieved, and the score is a mean over all query tokens. Such scores
+            are close together; use a lower temperature.
+        temperature: Scores are divided by this before the softmax.
+        distillation_weight: Weight of the divergence from the teacher scores in the data; 0 for none.
         teacher_vector_weight: Weight of the mean distance (1 - cosine) of taught tokens from the vectors of
             `data.teacher_vectors`.
-        top_k_recall: Below 1, a TPU finds the k-th similarity with its approximate top-k at
-            this recall. Other devices are always exact.
+        top_k_recall: Below 1, TPUs find the k-th similarity by their approximate top-k with this recall.
+            Other devices are always exact.
     """
 
     score: Literal["xtr", "colbert"] = "xtr"
@@ -54,13 +55,14 @@ class SourceConfig:
     """One set of training or development examples.
 
     Attributes:
-        path: A file or folder; a pattern with `*` for several files of one set.
-        format: How it is laid out; `auto` looks at the path. `tokenized` examples are the TFX pipeline's.
-            `cloze` takes a corpus without questions: a sentence asks for the passage that it was cut out of.
-        split: Which queries of a BEIR, MS MARCO or MIRACL folder.
+        path: A file or folder, or a pattern with `*` for several files of one set.
+        format: Format of the set; `auto` derives it from the path. `tokenized` examples come from the TFX
+            pipeline. `cloze` takes a corpus without questions: each query is a sentence cut out of its
+            passage.
+        split: Split of the queries in a BEIR, MS MARCO or MIRACL folder.
         language: Language of examples that do not name one.
-        teacher_scores: File with a teacher's scores, `query id`, `document id` and `score` between tabs, for
-            sets whose own files have none.
+        teacher_scores: File with the scores of a teacher, for sets without their own: `query id`,
+            `document id` and `score`, separated by tabs.
     """
 
     path: str = ""
@@ -74,20 +76,22 @@ class SourceConfig:
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig:
-    """What is trained on and what development metrics are measured on.
+    """The training and development sets.
 
     Attributes:
         train: Training sets, mixed by language.
-        dev: What is searched during training: folders with a corpus and judgements, or files as for `train`,
-            whose documents are then the corpus.
-        hard_negatives: Hard negatives given with each query; those a query lacks are left out.
+        dev: Development sets to search during training: folders with a corpus and judgements, or files as
+            for `train`, whose documents are then the corpus.
+        hard_negatives: Hard negatives per query; queries with fewer use those they have.
         language_temperature: Languages are drawn with probability proportional to their number of
-            examples to the power 1 / temperature: 1 keeps the data's proportions, larger evens them out.
-        max_bad_records: Records that may be skipped before reading stops; below 1, the share of all records.
-        teacher_vectors: Stores of a teacher's token vectors (`training/data/teacher_vectors.py` has the
-            format): in every update the tokens of some of their texts are drawn to them. Without training
-            sets this is all that is trained.
-        teacher_texts: Texts of these stores per update, over all devices.
+            examples to the power 1 / temperature. 1 keeps the proportions of the data; larger values even
+            them out.
+        max_bad_records: Number of records that may be skipped before reading stops; below 1, the share of
+            all records.
+        teacher_vectors: Stores of a teacher's token vectors (`training/data/teacher_vectors.py` describes the
+            format). Every update pulls the tokens of some of their texts towards these vectors. Without
+            training sets, this is the only loss.
+        teacher_texts: Texts from these stores per update, over all devices.
     """
 
     train: tuple[SourceConfig, ...] = ()
@@ -111,36 +115,37 @@ class DataConfig:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig:
-    """How training runs.
+    """Settings of training.
 
     Attributes:
-        output: Folder for checkpoints, logs and, at the end, the trained encoder.
+        output: Folder for checkpoints, logs and the trained encoder.
         initial_encoder: Encoder folder to start from (imported T5 or mT5, or an earlier XTR);
             empty starts from random weights.
-        seed: Fixes the weights' initial values, the order of the data and dropout.
+        seed: Seed of the initial weights, the data order and dropout.
         steps: Updates of the weights.
         batch_size: Queries per update, over all devices.
-        gradient_cache_chunk: Queries (with their documents) encoded at a time by each device,
-            with the gradient of the whole batch; 0 encodes the batch at once.
-        distribution: The devices to train on; `auto` takes the best there are.
-        tpu: Name of the TPU to connect to, or `local` for that of this machine; the environment's TPU_NAME,
-            where it is set, takes the place of `local`.
-        dtype: What training computes in, such as `mixed_bfloat16` on accelerators; empty for `encoder.dtype`,
-            which the trained encoder computes in when it is loaded.
-        steps_per_loop: Updates made on the devices between two returns to Python.
-        jit_compile: Whether XLA compiles the step (always so on TPU).
-        optimizer: `adafactor`, or `adamw`.
-        learning_rate: After the warm-up.
-        schedule: `constant`, or `inverse_sqrt` (falling with the root of the step).
+        gradient_cache_chunk: Queries (with their documents) that each device encodes at a time, with the
+            gradient of the whole batch; 0 encodes the batch at once.
+        distribution: The devices to train on; `auto` uses the best ones available.
+        tpu: Name of the TPU to connect to, or `local` for the one in this machine. If the environment
+            variable TPU_NAME is set, it replaces `local`.
+        dtype: The dtype policy of training, such as `mixed_bfloat16` on accelerators; empty for
+            `encoder.dtype`, which the trained encoder uses when it is loaded.
+        steps_per_loop: Updates that the devices make before they return to Python.
+        jit_compile: Whether to compile the step with XLA (always on TPU).
+        optimizer: `adafactor` or `adamw`.
+        learning_rate: Learning rate after the warm-up.
+        schedule: `constant`, or `inverse_sqrt` (proportional to 1 over the square root of the step).
         warmup_steps: Steps over which the learning rate rises linearly from 0.
-        decay_steps: Last steps of the run, over which it falls linearly to 0, whatever the schedule.
-        weight_decay: Of AdamW.
-        gradient_clip: Largest global norm of the gradient; 0 leaves it as it is.
+        decay_steps: Steps at the end of the run over which the learning rate falls linearly to 0, with any
+            schedule.
+        weight_decay: Weight decay of AdamW.
+        gradient_clip: Largest global norm of the gradient; 0 does not clip.
         checkpoint_every: Steps between checkpoints.
-        keep_checkpoints: Latest checkpoints kept, besides the best.
-        evaluate_every: Steps between searches of the development sets.
-        dev_metric: The metric, averaged over development sets, that decides the best checkpoint.
-        dev_k_prime: Tokens each query token retrieves in these searches.
+        keep_checkpoints: Number of latest checkpoints to keep, in addition to the best.
+        evaluate_every: Steps between evaluations on the development sets.
+        dev_metric: The metric, averaged over development sets, that selects the best checkpoint.
+        dev_k_prime: Document tokens that each query token retrieves in these evaluations.
         log_every: Steps between points of the TensorBoard curves.
     """
 
@@ -188,14 +193,14 @@ class TrainingConfig:
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
-    """The whole configuration of a run, as one YAML file holds it.
+    """The configuration of a training run, as in its YAML file.
 
     Attributes:
-        tokenizer: How text becomes ids, as far as the run says.
-        encoder: The shape of the encoder.
-        loss: What training minimises.
-        data: What is trained on.
-        training: How training runs.
+        tokenizer: Settings of the tokenizer.
+        encoder: Shape of the encoder.
+        loss: Settings of the loss.
+        data: Training and development sets.
+        training: Settings of training.
     """
 
     tokenizer: TokenizerSettings = dataclasses.field(default_factory=TokenizerSettings)
