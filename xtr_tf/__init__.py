@@ -8,7 +8,7 @@ index = model.index(["Baikal is 1,642 m deep.", "The Nile is 6,650 km long."])
 index.search("How deep is Lake Baikal?", top_k=1)
 ```
 
-`import xtr_tf` imports none of the packages below it: each name is imported when it is first used.
+`import xtr_tf` is fast: each name is imported when it is first used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one exception for bad input; the command line prints it as a sentence instead of a traceback."""
+"""The exception for bad input. The command line prints its message instead of a traceback."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 
 class InputError(ValueError):
-    """What the caller gave cannot be used.
+    """The input cannot be used.
 
-    The message is one sentence: what was wrong, what to do, and `Received: ...` last.
+    The message says what is wrong and what to do, and ends with `Received: ...`.
     """
 
 
 def require(condition: bool, message: str, received: Any) -> None:
-    """Raises `InputError` with `message` and what was received unless `condition` holds.
+    """Raises `InputError` unless `condition` holds.
 
     Args:
-        condition: What must hold.
-        message: A sentence that says so.
-        received: What was given instead.
+        condition: The condition that must hold.
+        message: A sentence that states the condition.
+        received: The value that was given.
 
     Raises:
         InputError: The condition does not hold.
@@ -36,11 +36,11 @@ def require(condition: bool, message: str, received: Any) -> None:
 
 @contextmanager
 def needs_extra(activity: str, extra: str) -> Iterator[None]:
-    """Turns a failed import into one sentence, where an optional part of the package is not installed.
+    """Turns a failed import in the block into an `InputError` that names the extra to install.
 
     Args:
-        activity: What was about to be done, such as `Serving`.
-        extra: The extra of `pyproject.toml` that brings the packages.
+        activity: What needs the packages, such as `Serving`.
+        extra: The extra in `pyproject.toml` that installs them.
 
     Raises:
         InputError: A package of the extra is missing.
@@ -49,5 +49,5 @@ def needs_extra(activity: str, extra: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise InputError(
-            f"{activity} needs further packages; install `xtr-tf[{extra}]`. Received: {error}."
+            f"{activity} needs additional packages; install `xtr-tf[{extra}]`. Received: {error}."
         ) from None

@@ -1,9 +1,9 @@
-"""Files and folders that are whole or absent, whatever happens while they are written.
+"""Writes files and folders atomically: they are complete or absent.
 
-Content is written under a hidden name next to its destination, flushed to the disk, and renamed. A
-process that is killed leaves at most a hidden name that ends with `.partial`, which nothing takes
-for the real thing and the next writer of the same name removes. What the file system refuses is said with the
-path, what was needed and what is free (`StorageError`). Knows nothing of what the files hold.
+Content is written under a hidden name next to its destination, flushed to disk, and renamed. A killed process
+leaves at most a hidden name that ends with `.partial`. Readers ignore it, and the next writer of that name
+removes it. Errors of the file system become a `StorageError` with the path, the space needed and the space
+free. Knows nothing about the content of files.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ _CHUNK = 1 << 22
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Writes a file, replacing one that is there.
+    """Writes a file atomically, and replaces an existing one.
 
     Args:
-        path: Of the file.
-        content: All of it.
+        path: The file.
+        content: The whole content.
+
+    Raises:
+        StorageError: The file system refused to write.
     """
     unfinished = _unfinished(path)
     try:
@@ -46,17 +49,17 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @contextmanager
 def atomic_directory(path: Path, overwrite: bool = False) -> Iterator[Path]:
-    """Gives a new folder to fill, which becomes `path` when the block ends without an exception.
+    """Yields a new folder to fill, which becomes `path` when the block ends without an exception.
 
     Args:
-        path: The folder to make; folders above it are made if need be.
-        overwrite: Whether it may replace one that exists, which stays until the new one is whole.
+        path: The folder to make. Missing parents are created.
+        overwrite: Whether to replace an existing folder, which stays until the new one is complete.
 
     Yields:
-        The folder to write into, in the same parent; removed if an exception leaves the block.
+        The folder to write into, in the same parent. It is removed if the block raises an exception.
 
     Raises:
-        InputError: `path` exists and may not be replaced, before the block or at its end.
+        InputError: `path` exists, before the block or at its end, and `overwrite` is not set.
 
     Example:
         >>> with atomic_directory(Path("out/encoder")) as folder:
@@ -92,7 +95,7 @@ def atomic_directory(path: Path, overwrite: bool = False) -> Iterator[Path]:
 
 
 def cache_folder(name: str) -> Path:
-    """A folder for what can be made again: below `XDG_CACHE_HOME`, or `~/.cache`; it need not exist."""
+    """Returns a folder in the cache (`XDG_CACHE_HOME` or `~/.cache`), which may not exist yet."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "xtr-tf" / name
 
@@ -103,13 +106,13 @@ def is_unfinished(path: Path) -> bool:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Removes what killed processes have left in `folder`; nobody else may be writing into it."""
+    """Removes what killed processes left in `folder`. Nobody else may be writing to it."""
     for path in filter(is_unfinished, list(folder.iterdir())):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def sha256_of(path: Path) -> str:
-    """Hash of a file, read in chunks."""
+    """Returns the SHA-256 of a file, in hexadecimal."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -117,16 +120,16 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-#: The file in a folder that says it is whole, for places where folders do not appear at once.
+#: The file that marks a folder as complete, for storage that cannot rename folders atomically.
 MARKER = "_SUCCESS"
 
 
 def checksums_of(folder: Path, leave_out: str = MARKER) -> str:
-    """Returns hash and name of every file in a folder but one, in the format of `sha256sum`.
+    """Returns the checksums of all files in a folder except one, in the format of `sha256sum`.
 
     Args:
         folder: The folder.
-        leave_out: The file that the checksums are written to.
+        leave_out: The file that will hold the checksums.
 
     Returns:
         Lines as `sha256sum` writes them.
@@ -136,7 +139,7 @@ def checksums_of(folder: Path, leave_out: str = MARKER) -> str:
 
 
 def changed_files(folder: Path, listing: str = MARKER) -> list[str]:
-    """Returns the files of a folder that are missing or have another content than `listing` in it says.
+    """Returns the files of a folder that are missing or do not match their checksums in `listing`.
 
     Args:
         folder: The folder.
@@ -162,12 +165,12 @@ def _check_may_write(directory: Path, overwrite: bool) -> None:
 
 
 def _unfinished(path: Path) -> Path:
-    """A hidden name that says which process writes it."""
+    """Returns a hidden name that tells which process writes it."""
     return path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.partial")
 
 
 def _sweep(path: Path) -> None:
-    """Removes what killed writers of the same name have left; one that is alive keeps its own."""
+    """Removes what killed writers of the same name left, but not the files of a live one."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
         process = left.name.removesuffix(".partial").rpartition(".")[2].partition("-")[0]
         if process.isdecimal() and Path("/proc", process).exists():
@@ -181,7 +184,7 @@ def _sweep(path: Path) -> None:
 
 
 def _claim(path: Path) -> int:
-    """Locks a file or folder until the descriptor is closed, or the process ends."""
+    """Locks a file or folder until the descriptor is closed or the process ends."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -192,16 +195,19 @@ def _claim(path: Path) -> int:
 
 
 class StorageError(OSError):
-    """The file system refused to write; the message is a sentence with the path, and what to do."""
+    """The file system refused to write. The message names the path and says what to do."""
 
 
 @contextmanager
 def writing(path: Path, needed: int | None = None) -> Iterator[None]:
-    """Turns what the file system refuses in the block, also through TensorFlow, into a `StorageError`.
+    """Turns errors of the file system in the block, also through TensorFlow, into a `StorageError`.
 
     Args:
-        path: What is written.
-        needed: Its size, if it is known.
+        path: The file or folder that is written.
+        needed: Its size in bytes, if known.
+
+    Raises:
+        StorageError: The file system refused to write.
     """
     try:
         yield
@@ -217,12 +223,15 @@ _NO_WRITING = {errno.EROFS: "Read-only file system", errno.EACCES: "Permission d
 
 
 def storage_sentence(error: BaseException, path: Path | None = None, needed: int | None = None) -> str | None:
-    """What there is to say of an error of the file system; None if it is none, or has been said already.
+    """Describes an error of the file system in one sentence.
 
     Args:
-        error: An `OSError`, or what TensorFlow makes of one.
-        path: What was being written, if the error does not name it.
-        needed: Its size, if it is known.
+        error: An `OSError`, or TensorFlow's version of one.
+        path: The file or folder that was written, if the error does not name it.
+        needed: Its size in bytes, if known.
+
+    Returns:
+        The sentence, or None if it is another kind of error or already a `StorageError`.
     """
     if isinstance(error, StorageError):
         return None
@@ -267,7 +276,7 @@ def _size(count: float) -> str:
 
 
 def _flush(path: Path) -> None:
-    """Makes a file's content, or the names in a folder, outlive a power failure."""
+    """Flushes a file, or the names in a folder, to disk, so that they survive a power failure."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,8 +1,7 @@
-"""How far long work is: a bar on a terminal or in a notebook, a line every 30 seconds elsewhere.
+"""Progress of long work: a bar on a terminal or in a notebook, a line every 30 seconds elsewhere.
 
-Code that does long work wraps it in `track` and counts; code that talks to a person wraps everything in
-`shown`. Neither needs to know the other, and without `shown` counting costs next to nothing. Knows rich,
-and nothing of what is counted.
+Code that does long work wraps it in `track` and counts. Code that talks to the user wraps everything in
+`shown`. They do not need to know each other, and without `shown` counting costs almost nothing.
 """
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ SECONDS_BETWEEN_LINES = 30.0
 
 
 class Tracked:
-    """A piece of work whose progress is counted; made by `track`."""
+    """A task whose progress is counted; made by `track`."""
 
     def __init__(self, bars: Progress | None = None, task: TaskID | None = None) -> None:
         self._bars = bars
         self._task = task
 
     def advance(self, count: float = 1) -> None:
-        """Counts further units as done."""
+        """Counts more units as done."""
         if self._bars is not None and self._task is not None:
             self._bars.advance(self._task, count)
 
     def update(self, done: float | None = None, total: float | None = None, note: str | None = None) -> None:
-        """Sets how many units are done, how many there are, or a word on the state, such as a loss.
+        """Sets the number of finished units, the total, or a note such as the loss.
 
         Args:
-            done: Units that are done.
-            total: Units in all.
-            note: A few words.
+            done: Number of finished units.
+            total: Total number of units.
+            note: A few words about the state.
         """
         if self._bars is not None and self._task is not None:
             fields: dict[str, Any] = {} if note is None else {"note": note}
@@ -49,16 +48,16 @@ class Tracked:
 
 @contextmanager
 def track(what: str, total: float | None = None, unit: str = "", done: float = 0) -> Iterator[Tracked]:
-    """Counts a piece of work, for anyone who watches.
+    """Counts the progress of a task, which `shown` displays.
 
     Args:
-        what: A word or two, such as `encode`.
-        total: Units there are; None if nobody knows.
-        unit: What is counted, such as `tokens`.
-        done: Units that an earlier run has finished.
+        what: Name of the task, such as `encode`.
+        total: Total number of units; None if unknown.
+        unit: Name of the units, such as `tokens`.
+        done: Units that an earlier run finished.
 
     Yields:
-        What to count with.
+        The task to count with.
 
     Example:
     ```python
@@ -80,13 +79,13 @@ def track(what: str, total: float | None = None, unit: str = "", done: float = 0
 
 
 def tracked(items: Iterable[Item], what: str, total: float | None = None, unit: str = "") -> Iterator[Item]:
-    """Yields the items, counting each when the next one is asked for.
+    """Yields the items, and counts each when the next one is requested.
 
     Args:
-        items: What to count.
-        what: Is done, such as `encode`.
-        total: How many items there are, if known.
-        unit: What an item is called.
+        items: The items to count.
+        what: Name of the task, such as `encode`.
+        total: Number of items, if known.
+        unit: Name of the items, such as `documents`.
 
     Yields:
         The items.
@@ -101,12 +100,12 @@ def tracked(items: Iterable[Item], what: str, total: float | None = None, unit: 
 def shown(
     console: Console | None = None, quiet: bool = False, seconds: float = SECONDS_BETWEEN_LINES
 ) -> Iterator[None]:
-    """Shows the work that is tracked in the block; an inner `shown` leaves it to the outer one.
+    """Shows the progress of tasks in the block. Inside another `shown` it does nothing.
 
     Args:
-        console: Where; standard error unless given.
-        quiet: Whether to show nothing after all.
-        seconds: Between two lines where there is no terminal.
+        console: The console to write to; standard error by default.
+        quiet: Whether to show nothing.
+        seconds: Seconds between two lines if there is no terminal.
     """
     if quiet or _Display.current is not None:
         yield
@@ -120,7 +119,7 @@ def shown(
 
 
 class _Display:
-    """The bars, and where there is no terminal a thread that prints them as lines."""
+    """The bars and, if there is no terminal, a thread that prints them as lines."""
 
     current: _Display | None = None
 
@@ -155,14 +154,14 @@ class _Display:
 
     def _print_lines(self) -> None:
         while not self._ended.wait(self._seconds):
-            # The innermost work says most; what it is part of comes first.
+            # Outer tasks come first; the innermost one is the most specific.
             parts = [f"{task.description} {figures(task)}".strip() for task in self.bars.tasks]
             if parts:
                 self._console.print("; ".join(parts), highlight=False, soft_wrap=True, markup=False)
 
 
 def draws_bars(console: Console) -> bool:
-    """Whether a bar can be drawn again and again: on a terminal, or in a notebook that has ipywidgets."""
+    """Whether a bar can be redrawn: on a terminal, or in a notebook with ipywidgets."""
     return console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
 
 
@@ -172,7 +171,7 @@ class _Figures(ProgressColumn):
 
 
 def figures(task: Task) -> str:
-    """Such as `3,072/40,960 documents, 512/s, 1:14 left, loss 0.81`; without a count, the time so far."""
+    """Returns a line such as `3,072/40,960 documents, 512/s, 1:14 left, loss 0.81`, or the elapsed time."""
     unit, note = task.fields.get("unit", ""), task.fields.get("note", "")
     if task.total is None:
         count = f"{task.completed:,.0f} {unit}".strip() if task.completed else ""

@@ -206,7 +206,7 @@ def failing() -> Any:
         ([{"text": 3}], "not a string"),
         (failing(), "after 1.*OSError: the disk is gone"),
         ("no such path", "A single string is the path of a corpus"),
-        ({"text": "a"}, "in a list"),
+        ({"text": "a"}, "as a list"),
         (3, "Received: int"),
     ],
 )
@@ -240,7 +240,7 @@ def test_bad_deletions_are_refused_as_a_whole(index: Any, delete: Any, message: 
         ("", {}, "A query must contain text"),
         (" \n", {}, "A query must contain text"),
         (["a", ""], {}, "position 1"),
-        (3, {}, "A query is a string.*Received: int"),
+        (3, {}, "A query must be a string.*Received: int"),
         ([None], {}, "NoneType at position 0"),
         ("a", {"top_k": 0}, "`top_k` must be between 1 and 10000"),
         ("a", {"top_k": "many"}, "`top_k` must be of type int32"),

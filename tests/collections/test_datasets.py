@@ -131,7 +131,7 @@ def test_miracl(tmp_path: Path) -> None:
     assert dataset.judgements == {"3#0": {"7#1": 1, "7#2": 0}}
     assert [(document.id, document.language) for document in dataset.corpus] == [("7#1", "fi"), ("7#2", "fi")]
     assert (dataset.collection, dataset.unjudged_queries) == ("MIRACL", 1)
-    with pytest.raises(InputError, match="No MIRACL topics of split 'train'"):
+    with pytest.raises(InputError, match="no MIRACL topics of split 'train'"):
         load_datasets([tmp_path / "miracl" / "miracl-v1.0-fi"], "train")
 
 

@@ -100,7 +100,7 @@ def test_checksums_that_a_server_tells_or_does_not(server: str, tmp_path: Path) 
 
 
 def test_without_a_network_it_says_so(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="where there is no network, copy the dataset's files"):
+    with pytest.raises(InputError, match="without a network, copy the files of the dataset"):
         fetch(RemoteFile("http://127.0.0.1:9/file", "beir/file"), tmp_path, ignore)
     assert list((tmp_path / "beir").iterdir()) == []
 

@@ -187,11 +187,6 @@ class OpenedIndex(Index):
     Attributes:
         directory: The directory of the version.
         card: The content of its `model_card.json`; empty if it has none.
-
-    Example:
-        >>> with xtr_tf.open("out/models") as index:
-        ...     index.search("How deep is Lake Baikal?", top_k=1).ids
-        ['baikal']
     """
 
     def __init__(self, directory: Path) -> None:

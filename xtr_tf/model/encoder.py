@@ -1,6 +1,6 @@
-"""The XTR encoder: a T5 encoder, a projection of every token, and unit length.
+"""The XTR encoder: a T5 encoder, a projection of every token, and L2 normalisation.
 
-Knows ids and vectors. Text belongs to the tokenizer, other people's weight formats to `checkpoints`.
+Knows ids and vectors. The tokenizer handles text, and `checkpoints` other weight formats.
 """
 
 from __future__ import annotations
@@ -20,25 +20,23 @@ from xtr_tf.config.presets import encoder_preset
 from xtr_tf.model.layers import EncoderBlock, Linear, RelativePositionBias, TokenEmbedder, dropout, split_seed
 from xtr_tf.model.weights import check_weights, initial_weight, weight_shapes
 
-# Far below any logit, yet finite: a row of nothing but pads must not become NaN.
+# Far below any logit, but finite, so that a row of only pads does not become NaN.
 _PAD_LOGIT = -1e9
 
 
 @keras.saving.register_keras_serializable(package="xtr_tf")
 class Encoder(keras.Model):
-    """Token ids to L2-normalised token vectors.
+    """A Keras model that maps token ids to L2-normalised token vectors.
 
-    `encoder(ids)` gives the vectors, `encoder.mask(ids)` which of them are tokens: the
-    vectors of pads are exactly zero, and no other vector depends on how many pads there are
-    nor on the other rows of the batch. Pad id is 0, as in every T5 vocabulary.
+    `encoder(ids)` returns the vectors, and `encoder.mask(ids)` tells which of them are tokens. The vectors of
+    pads are exactly zero. No other vector depends on the number of pads or on other rows of the batch. The
+    pad id is 0, as in every T5 vocabulary.
 
-    The method is that of [XTR](https://arxiv.org/abs/2304.01982) on
-    [T5](https://arxiv.org/abs/1910.10683).
+    Implements [XTR](https://arxiv.org/abs/2304.01982) on [T5](https://arxiv.org/abs/1910.10683).
 
     Args:
-        config: Sizes, dtype policy, and whether blocks are recomputed in the backward pass.
-        seed: Of the random weights T5 starts from; None leaves zeros, for an encoder whose
-            weights are all about to be set.
+        config: Sizes, dtype policy, and whether to recompute blocks in the backward pass.
+        seed: Seed of the initial weights; None for zeros, if all weights will be set.
 
     Example:
         >>> encoder = Encoder.from_preset("mt5_tiny", vocabulary_size=1000)
@@ -91,9 +89,9 @@ class Encoder(keras.Model):
 
     @classmethod
     def from_preset(cls, preset: str, seed: int | None = 0, **changes: Any) -> Encoder:
-        """An encoder of a published size, with random weights.
+        """Makes an encoder of a published size with random weights.
 
-        Trained weights come from `load_encoder` (a folder of xtr-tf) or `import_checkpoint` (others).
+        For trained weights, use `load_encoder` (encoders of xtr-tf) or `import_checkpoint` (others).
 
         Args:
             preset: A name in `ENCODER_PRESETS`, such as `mt5_small`.
@@ -117,20 +115,20 @@ class Encoder(keras.Model):
             layer.build(hidden_shape)
 
     def mask(self, ids: tf.Tensor) -> tf.Tensor:
-        """Which ids are tokens and not padding, `[batch, length]` bool."""
+        """Returns which ids are tokens and not padding, `[batch, length]` bool."""
         return ops.not_equal(ids, self.PAD_ID)
 
     def call(self, ids: tf.Tensor, training: bool = False, seed: tf.Tensor | None = None) -> tf.Tensor:
-        """Encodes.
+        """Encodes token ids.
 
         Args:
             ids: `[batch, length]` int32, padded with 0.
             training: Whether to apply dropout.
-            seed: `[2]` int32 for dropout; equal seeds drop the same activations. Drawn from
-                TensorFlow's global generator if not given.
+            seed: `[2]` int32 seed of dropout. Equal seeds drop the same activations. By default drawn from
+                TensorFlow's global generator.
 
         Returns:
-            `[batch, length, projection_dim]` float32, of unit length, zero at pads.
+            `[batch, length, projection_dim]` float32 vectors of unit length, zero at pads.
         """
         hidden = self.hidden_states(ids, training, seed)
         vectors = ops.cast(self.projection(hidden), "float32")
@@ -142,15 +140,15 @@ class Encoder(keras.Model):
     def hidden_states(
         self, ids: tf.Tensor, training: bool = False, seed: tf.Tensor | None = None
     ) -> tf.Tensor:
-        """The T5 encoder's output before the projection.
+        """Returns the output of the T5 encoder, before the projection.
 
         Args:
-            ids: `[batch, length]` int32, 0 for pads.
+            ids: `[batch, length]` int32, padded with 0.
             training: Whether to apply dropout.
-            seed: `[2]` int32, of dropout.
+            seed: `[2]` int32 seed of dropout.
 
         Returns:
-            `[batch, length, model_dim]`; states of pads mean nothing.
+            `[batch, length, model_dim]`; the states of pads are meaningless.
         """
         *block_seeds, outer_seed = self._dropout_seeds(training, seed)
         hidden = dropout(self.token_embedder(ids), self.config.dropout, outer_seed, site=0)
@@ -161,10 +159,9 @@ class Encoder(keras.Model):
 
     @functools.cached_property
     def inference(self) -> Any:
-        """Vectors and mask of `[batch, length]` int32 ids of any size, as a `tf.function`.
+        """A `tf.function` from `[batch, length]` int32 ids to vectors and mask.
 
-        There is one for all code that encodes with this encoder, documents or queries, so that its graph is
-        built once.
+        All code that encodes with this encoder shares it, so that its graph is built once.
         """
         return tf.function(
             lambda ids: (self(ids), self.mask(ids)),
@@ -176,16 +173,16 @@ class Encoder(keras.Model):
         return (*ids_shape, self.config.projection_dim)
 
     def get_config(self) -> dict[str, Any]:
-        """What `from_config` makes an equal encoder of."""
+        """Returns the configuration from which `from_config` makes an equal encoder."""
         return {"name": self.name, "config": dataclasses.asdict(self.config), "seed": self.seed}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Encoder:
-        """See `get_config`."""
+        """Makes an encoder from the result of `get_config`."""
         return cls(**config | {"config": EncoderConfig(**config["config"])})
 
     def canonical_variables(self) -> dict[str, keras.Variable]:
-        """The variables by canonical name, see `weights.py`: a name is the path of attributes to it."""
+        """The variables by canonical name (see `weights.py`), the path of attributes to a variable."""
         blocks = {block.name: block for block in self.blocks}
         variables = {}
         for name in weight_shapes(self.config):
@@ -196,19 +193,18 @@ class Encoder(keras.Model):
         return variables
 
     def get_canonical_weights(self) -> dict[str, np.ndarray]:
-        """A copy of every weight by canonical name, float32."""
+        """Returns a float32 copy of every weight, by canonical name."""
         return {name: variable.numpy() for name, variable in self.canonical_variables().items()}
 
     def set_canonical_weights(self, weights: Mapping[str, Any]) -> None:
-        """Sets every weight, or none if any does not fit.
+        """Sets all weights, or none if any of them does not fit.
 
         Args:
-            weights: Canonical name to an array, or to anything with a `shape` that
-                `numpy.asarray` reads; it is read only when its turn comes, so that a large
-                checkpoint is never in memory as a whole.
+            weights: Arrays by canonical name, or objects with a `shape` that `numpy.asarray` can read. They
+                are read one at a time, so that a large checkpoint is never in memory as a whole.
 
         Raises:
-            InputError: Listing every missing, unexpected and wrongly shaped weight.
+            InputError: Weights are missing, unexpected or of the wrong shape; the message lists them.
         """
         check_weights(weight_shapes(self.config), weights)
         for name, variable in self.canonical_variables().items():
@@ -231,7 +227,7 @@ class Encoder(keras.Model):
         return ops.where(self.mask(ids), 0.0, _PAD_LOGIT)[:, None, None, :]
 
     def _dropout_seeds(self, training: bool, seed: tf.Tensor | None) -> list[tf.Tensor | None]:
-        """A seed for each block, and one for what is outside of them."""
+        """Returns one seed per block, and one for everything else."""
         count = self.config.num_layers + 1
         if not training or self.config.dropout == 0:
             return [None] * count

@@ -1,8 +1,7 @@
-"""An encoder's folder: `encoder.json`, `weights.safetensors` and `tokenizer.model`, maybe `background.npy`.
+"""The folder of an encoder: `encoder.json`, `weights.safetensors`, `tokenizer.model`, maybe `background.npy`.
 
-`encoder.json`, the manifest, says what the encoder is and proves that the folder is whole. Writing and
-reading it needs no TensorFlow, which is imported only where an `Encoder` is made: importers stream
-weights into a folder, and others look at its settings.
+The manifest, `encoder.json`, describes the encoder and proves that the folder is complete. Writing
+or reading it needs no TensorFlow, which is imported only to make an `Encoder`.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ _VERSION = 1
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """What `encoder.json` holds.
+    """The content of `encoder.json`.
 
     Attributes:
-        encoder: The encoder's shape.
-        tokenizer: Its tokenizer's settings, with the path of the directory's own model file.
-        fingerprint: SHA-256, in hexadecimal, of the configuration, the weights and the
-            tokenizer's model: two encoders with the same one give the same vectors.
+        encoder: Shape of the encoder.
+        tokenizer: Settings of the tokenizer, with the path of the model file in the directory.
+        fingerprint: SHA-256, in hexadecimal, of the configuration, the weights and the tokenizer's model.
+            Encoders with the same fingerprint give the same vectors.
     """
 
     encoder: EncoderConfig
@@ -53,12 +52,12 @@ class Manifest:
 
 
 def write_manifest(directory: Path, encoder: EncoderConfig, tokenizer: TokenizerConfig) -> str:
-    """Completes a directory that already holds the weights and the tokenizer's model.
+    """Writes the manifest of a directory that already has the weights and the tokenizer's model.
 
     Args:
         directory: The directory.
-        encoder: The encoder's shape.
-        tokenizer: The tokenizer's settings.
+        encoder: Shape of the encoder.
+        tokenizer: Settings of the tokenizer.
 
     Returns:
         The fingerprint.
@@ -74,8 +73,14 @@ def write_manifest(directory: Path, encoder: EncoderConfig, tokenizer: Tokenizer
 def read_manifest(directory: Path) -> Manifest:
     """Reads `encoder.json` and checks the other files against its fingerprint.
 
+    Args:
+        directory: The directory of the encoder.
+
+    Returns:
+        The manifest.
+
     Raises:
-        InputError: The directory is not an encoder's, is incomplete, or was changed.
+        InputError: The directory is not that of an encoder, is incomplete, or was changed.
     """
     path = directory / MANIFEST_FILE
     try:
@@ -100,14 +105,17 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def parse_manifest(text: str, path: str) -> Manifest:
-    """Understands the content of an `encoder.json` without looking at the files next to it.
+    """Parses the content of an `encoder.json` without checking the files next to it.
 
     Args:
         text: The content.
-        path: Where it was read, for messages and for the path of the tokenizer's model; may be remote.
+        path: Its path, for messages and for the path of the tokenizer's model; may be remote.
 
     Returns:
         The manifest.
+
+    Raises:
+        InputError: It does not describe an encoder.
     """
     try:
         content = json.loads(text)
@@ -140,7 +148,7 @@ def parse_manifest(text: str, path: str) -> Manifest:
 
 
 def _settings(content: dict[str, Any]) -> dict[str, Any]:
-    """The part of a manifest that its fingerprint covers."""
+    """Returns the part of a manifest that its fingerprint covers."""
     return {name: content[name] for name in ("encoder", "tokenizer")}
 
 
@@ -170,19 +178,22 @@ def save_encoder(
     background: np.ndarray | None = None,
     dtype: Dtype | None = None,
 ) -> str:
-    """Writes an encoder and its tokenizer.
+    """Saves an encoder and its tokenizer.
 
     Args:
-        directory: Where to; appears only when complete.
+        directory: The directory to write. It appears only when it is complete.
         encoder: The encoder.
-        tokenizer: The tokenizer whose ids it was trained on.
-        storage: Precision of the weights on disk; the 16-bit ones halve the directory.
-        overwrite: Whether to replace a directory that is already there.
+        tokenizer: The tokenizer that it was trained with.
+        storage: Precision of the weights on disk; 16 bits halve the size.
+        overwrite: Whether to replace an existing directory.
         background: `[vocabulary]` floats, how common pieces are (see `BACKGROUND_FILE`), if known.
-        dtype: The dtype policy to compute with when it is loaded, instead of the encoder's own.
+        dtype: The dtype policy to compute with after loading; by default the encoder's own.
 
     Returns:
-        The encoder's fingerprint.
+        The fingerprint of the encoder.
+
+    Raises:
+        InputError: The directory exists, or the tokenizer does not fit the encoder.
     """
     from safetensors.numpy import save_file
 
@@ -208,12 +219,12 @@ def save_encoder(
 
 
 def copy_encoder(source: str | Path, directory: str | Path, overwrite: bool = False) -> Path:
-    """Copies an encoder's directory, and nothing else that may lie there.
+    """Copies the files of an encoder, and no other files in its directory.
 
     Args:
-        source: The directory.
-        directory: Where to; appears only when complete.
-        overwrite: Whether to replace a directory that is already there.
+        source: The directory of the encoder.
+        directory: The directory to write. It appears only when it is complete.
+        overwrite: Whether to replace an existing directory.
 
     Returns:
         `directory`, as a path.
@@ -229,17 +240,17 @@ def copy_encoder(source: str | Path, directory: str | Path, overwrite: bool = Fa
 
 
 def read_background(directory: str | Path, vocabulary_size: int) -> np.ndarray | None:
-    """How common pieces are in the encoder's background, `[vocabulary]` float32; None if it does not say.
+    """Reads how common the pieces are in the background of an encoder.
 
     Args:
-        directory: The encoder's directory.
-        vocabulary_size: Pieces of its vocabulary.
+        directory: The directory of the encoder.
+        vocabulary_size: Number of pieces in its vocabulary.
 
     Returns:
-        `[vocabulary]` float32, or None.
+        `[vocabulary]` float32, or None if the encoder has no background.
 
     Raises:
-        InputError: The file is something else.
+        InputError: The file has another content.
     """
     path = Path(directory) / BACKGROUND_FILE
     if not path.is_file():
@@ -257,17 +268,17 @@ def read_background(directory: str | Path, vocabulary_size: int) -> np.ndarray |
 
 
 def load_encoder(directory: str | Path, dtype: Dtype | None = None) -> tuple[Encoder, Tokenizer]:
-    """Reads what `save_encoder` wrote.
+    """Loads an encoder and its tokenizer.
 
     Args:
-        directory: The directory.
-        dtype: The dtype policy to compute with, instead of the one it was saved with.
+        directory: A directory that `save_encoder` wrote.
+        dtype: The dtype policy to compute with; by default the one it was saved with.
 
     Returns:
         The encoder and its tokenizer.
 
     Raises:
-        InputError: The directory is not an encoder's, is incomplete, or was changed.
+        InputError: The directory is not that of an encoder, is incomplete, or was changed.
 
     Example:
         >>> encoder, tokenizer = load_encoder("models/mxtr_tiny")
@@ -295,7 +306,7 @@ def load_encoder(directory: str | Path, dtype: Dtype | None = None) -> tuple[Enc
 
 
 class _StoredWeight:
-    """A weight that is read from its file when NumPy asks for it."""
+    """A weight that is read from its file when NumPy needs it."""
 
     def __init__(self, file: Any, name: str) -> None:
         self._file = file
