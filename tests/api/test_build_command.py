@@ -48,7 +48,7 @@ def test_bad_settings_are_told_before_anything_is_written(corpus: Path, tmp_path
     for option, value, sentence in (
         ("--top-k", 0, "`top_k` must be between"),
         ("--kind", "best", "`kind` must be one of"),
-        ("--passage-length", 1, "A passage has 2 tokens at least"),
+        ("--passage-length", 1, "A passage has at least 2 tokens"),
         ("--model", "nowhere", "A model is the directory of an encoder"),
     ):
         ended = call_command("build", corpus, "--out", out, option, value)

@@ -25,7 +25,7 @@ _SHARD_INDEX = ".index.json"
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether a name could be an id of the Hub, and is not a path of this machine."""
+    """Whether a name could be an id on the Hub and is not a local path."""
     return bool(_ID.fullmatch(name)) and not Path(name).exists()
 
 
@@ -37,7 +37,7 @@ def fetch_encoder(
     Args:
         repo_id: Such as `google/mt5-small`.
         revision: Branch, tag or commit; the main branch if None.
-        projection_seed: Draws a projection that the checkpoint lacks.
+        projection_seed: Initialises a random projection if the checkpoint has none.
         progress: Whether to show the progress of downloads.
 
     Returns:
@@ -57,10 +57,10 @@ def fetch_encoder(
 
 
 def fetch_checkpoint(repo_id: str, revision: str | None = None, progress: bool = True) -> Path:
-    """Downloads what an import needs of a checkpoint, as far as the Hub's cache does not have it.
+    """Downloads the files of a checkpoint that an import needs and that are not in the Hub's cache.
 
-    An interrupted download continues when it is asked for again. Every file that is downloaded is compared
-    with the hash that the Hub tells.
+    An interrupted download continues when this is called again. Every downloaded file is compared with the
+    hash that the Hub lists.
 
     Args:
         repo_id: Such as `google/mt5-small`.
@@ -71,8 +71,8 @@ def fetch_checkpoint(repo_id: str, revision: str | None = None, progress: bool =
         The folder of the commit in the Hub's cache.
 
     Raises:
-        InputError: There is no such checkpoint or revision, it is not to be had, or a file is not what it
-            should be.
+        InputError: There is no such checkpoint or revision, it cannot be downloaded, or a file does not match
+            its hash.
     """
     from huggingface_hub import HfApi, hf_hub_download
 
@@ -87,7 +87,7 @@ def fetch_checkpoint(repo_id: str, revision: str | None = None, progress: bool =
         names = needed_files(siblings)
         if not names:
             raise InputError(
-                "The repository holds neither an encoder of xtr-tf nor weights of a T5 or mT5 in "
+                "The repository has no encoder of xtr-tf and no weights of a T5 or mT5 in "
                 f"{' or '.join(WEIGHT_FILES[::2])}. Received: {repo_id!r} with {sorted(siblings)[:8]}."
             )
         with _bars(progress):
@@ -99,7 +99,7 @@ def fetch_checkpoint(repo_id: str, revision: str | None = None, progress: bool =
 
 
 def needed_files(names: Iterable[str]) -> list[str]:
-    """Of a repository's files, those that an import reads: weights in one format, and what describes them."""
+    """Returns the files of a repository that an import reads: weights in one format and their description."""
     present = set(names)
     own = [MANIFEST_FILE, WEIGHTS_FILE, TOKENIZER_FILE]
     if present.issuperset(own):

@@ -18,7 +18,7 @@ class Rule:
 
     Attributes:
         foreign: The name there, `{i}` for the number of the block.
-        ours: The name here, likewise.
+        ours: The name here, `{i}` for the number of the block.
         transposed: Whether the matrix is stored the other way round there.
         alias: Whether this is a second name of a tensor, used only where the first is absent.
     """

@@ -79,7 +79,7 @@ def _check_python() -> Finding:
 def _check_versions() -> list[Finding]:
     """Compares what is installed with what the distribution asks for.
 
-    Shows what is wrong, and whatever a newer release could break: the packages with an upper bound.
+    Shows what is wrong, and the packages with an upper bound, which a newer release could break.
     """
     findings = []
     for requirement in _requirements():
@@ -109,7 +109,7 @@ def _check_op_builds() -> list[Finding]:
     tensorflow = _installed("tensorflow") or "missing"
     for name in ("scann", "tensorflow-text"):
         if _installed(name) is None:
-            continue  # told by _check_versions
+            continue  # _check_versions reports it
         wanted = SpecifierSet()
         for requirement in map(Requirement, metadata.requires(name) or []):
             # ScaNN names its TensorFlow in an extra since 1.4.
@@ -161,7 +161,7 @@ def _load_scann_ops() -> str:
 def _check_import(subject: str, load: Callable[[], str]) -> Finding:
     try:
         return Finding(subject, True, load())
-    except Exception as error:  # whatever a broken binary raises is what the user has to see
+    except Exception as error:  # a broken binary can raise anything, and the user has to see it
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         return Finding(subject, False, reason, REINSTALL)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _BuildUnlessNamed(TyperGroup):
-    """`xtr-tf index VECTORS ...` is `xtr-tf index build VECTORS ...`, wherever the options are."""
+    """Makes `xtr-tf index VECTORS ...` mean `xtr-tf index build VECTORS ...`, with options in any place."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, *ctx.help_option_names):

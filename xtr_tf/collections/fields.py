@@ -16,7 +16,7 @@ from xtr_tf.errors import InputError
 
 #: The types of fields: a text, several texts, and numbers.
 KINDS = ("keyword", "keywords", "int", "float", "bool")
-#: Where BEIR keeps what is neither title nor text.
+#: Where BEIR keeps all fields other than title and text.
 METADATA = "metadata"
 # Separates several texts in formats without lists.
 _SEPARATOR = "|"

@@ -1,6 +1,6 @@
-"""Which `alpha` suits a model and its documents best, by judged queries: for each language, and for all.
+"""Chooses the best `alpha` for a model and its documents by judged queries, per language and overall.
 
-Knows nothing of how the model was made or of reports.
+Knows nothing about how the model was made, or about reports.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ Means = Mapping[float, float]
 
 
 def measure_alphas(session: Session, dataset: Dataset, metric: str = "nDCG@10") -> dict[str, Means]:
-    """A metric of every language, by `alpha`.
+    """Measures a metric per language and `alpha`.
 
     Args:
-        session: Of a model with BM25; everything but `alpha` is its own default, save that nothing is
+        session: Session of a model with BM25. All parameters except `alpha` are its defaults, but nothing is
             rescored.
-        dataset: Judged queries over its documents.
-        metric: Of the first 100 documents.
+        dataset: Judged queries over the documents of the model.
+        metric: The metric, over the first 100 documents.
+
+    Returns:
+        The metric by language and `alpha`.
     """
     queries = [query for query in dataset.sample(_QUERIES, 0).queries if query.text.strip()]
     languages = np.array([query.language for query in queries])
@@ -47,10 +50,10 @@ def measure_alphas(session: Session, dataset: Dataset, metric: str = "nDCG@10") 
 
 
 def over_languages(means: Mapping[str, Means]) -> Means:
-    """The mean of all languages, each of which counts the same."""
+    """Returns the mean over languages, each with the same weight."""
     return {alpha: float(np.mean([own[alpha] for own in means.values()])) for alpha in ALPHAS}
 
 
 def best_alpha(means: Means) -> float:
-    """The `alpha` with the best figure; of equal ones the smallest."""
+    """Returns the `alpha` with the best value; the smallest one if several are equal."""
     return max(means, key=lambda alpha: (means[alpha], -alpha))

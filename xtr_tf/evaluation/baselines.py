@@ -1,6 +1,6 @@
 """BM25 over a dataset's corpus, by `bm25s`: the baseline that every report shows.
 
-Knows nothing of judgements or metrics, nor how a text is cut into terms (`xtr_tf.lexical`).
+Knows nothing about judgements or metrics. `xtr_tf.lexical` splits texts into terms.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class BM25:
     Scores are [Lucene's BM25](https://arxiv.org/abs/2407.03618) of title and text together.
 
     Args:
-        documents: What is searched.
+        documents: The documents to search.
         analyser: One of `ANALYSERS`.
-        k1: How soon a term's repetition stops counting.
-        b: How much long documents are held back.
+        k1: Saturation of the term frequency.
+        b: Strength of the length normalisation.
 
     Example:
         >>> BM25(documents).search(queries, depth=100).documents("q1")[:3]
@@ -54,8 +54,8 @@ class BM25:
         """Finds the documents that share a term with each query, at most `depth` of them.
 
         Args:
-            queries: What to search for.
-            depth: Documents ranked per query.
+            queries: The queries.
+            depth: Documents to rank per query.
 
         Returns:
             The rankings.

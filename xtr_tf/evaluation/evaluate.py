@@ -34,18 +34,18 @@ def evaluate_model(
     """Evaluates a model and writes `report.html`, `report.md`, `report.json`, `runs/` and `queries/`.
 
     Args:
-        model: An encoder's directory or an exported model.
-        datasets: What to measure it on.
-        out: The report's folder; an earlier report there is replaced when the new one is whole.
-        settings: What is measured, and how; the defaults if None.
+        model: The directory of an encoder, or an exported model.
+        datasets: The datasets to evaluate on.
+        out: Folder of the report. An earlier report there is replaced when the new one is complete.
+        settings: Settings of the evaluation; the defaults if None.
         baseline: Another model, or the folder of an earlier report, to compare with.
-        progress: Told what was done.
+        progress: Called with a line about each finished step.
 
     Returns:
         The content of `report.json`.
 
     Raises:
-        InputError: A path is not what it should be; nothing is written then.
+        InputError: A path cannot be used. Nothing is written.
 
     Example:
         >>> report = evaluate_model("out/models/1", load_datasets(["examples/atlas"]), "out/report")
@@ -92,8 +92,8 @@ def open_model(path: str | Path) -> Model:
 
         return IndexModel(path)
     raise InputError(
-        f"A model is an encoder's directory (with {MANIFEST_FILE}), or an exported version (with "
-        f"saved_model.pb), or a directory of numbered versions, or that of a {COLLECTION_FILE}. "
+        f"A model is the directory of an encoder (with {MANIFEST_FILE}), of an exported version (with "
+        f"saved_model.pb), of numbered versions, or of a {COLLECTION_FILE}. "
         f"Received: {str(path)!r}."
     )
 

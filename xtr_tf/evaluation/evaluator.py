@@ -53,7 +53,7 @@ class EvaluationSettings:
         exact_queries: Queries of each dataset that are also searched exactly if the model has an
             approximate index; 0 for none.
         examples: Worked examples of each dataset.
-        seed: Of samples and resampling.
+        seed: Seed of samples and resampling.
     """
 
     k_prime: int = 1_000

@@ -165,7 +165,7 @@ class Similarities:
 
     Attributes:
         values: `[rows, tokens]` float32.
-        corpus: As given.
+        corpus: The document tokens.
     """
 
     def __init__(

@@ -193,7 +193,7 @@ class ExportedModel:
         """Searches the model's own index.
 
         Args:
-            name: Of the run.
+            name: Name of the run.
             queries: The queries; one without text finds nothing.
             depth: Documents of each query.
             k_prime: Tokens that each query token retrieves; the model's own default if None.
@@ -271,7 +271,7 @@ class ExportedModel:
             documents,
             np.concatenate(encoded),
             np.cumsum([0, *lengths]),
-            # Which length is the longest is not told; many documents at one length above all others is.
+            # The model does not tell its longest input; many documents of the largest length suggest it.
             cut_documents=_count_at_limit(lengths),
         )
 
@@ -295,8 +295,8 @@ def search_all(session: Session, name: str, queries: Sequence[Query], request: M
     """Asks the signature `search` for all queries.
 
     Args:
-        session: Of a model, exported or not.
-        name: Of the run.
+        session: Session of a model, exported or not.
+        name: Name of the run.
         queries: The queries; one without text finds nothing.
         request: Parameters by name, one value each for all queries.
 

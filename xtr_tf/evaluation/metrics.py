@@ -39,7 +39,7 @@ _QUERIES_AT_ONCE = 512
 
 
 def cutoff(name: str) -> int:
-    """How many documents a metric looks at; 0 for one that takes whatever there is."""
+    """Returns how many documents a metric looks at; 0 for all."""
     return int(METRICS[name].partition("@")[2] or 0)
 
 
@@ -118,7 +118,7 @@ def contains_answer(text: str, answers: Iterable[str]) -> bool:
     """Whether the words of any of `answers` occur in `text` one after the other.
 
     Args:
-        text: Where to look.
+        text: The text to search.
         answers: Answers, of which one is enough; case, accents and punctuation do not matter.
 
     Returns:

@@ -26,7 +26,7 @@ class ExactCheck:
     """An approximate index compared with the exact search of the same model, on a sample of queries.
 
     Attributes:
-        queries: How many.
+        queries: Number of queries.
         metrics: By search (`index`, `exact_xtr`, `exact_colbert`), then by metric.
         overlap_at_10: Share of the exact search's first ten that the index found among its first ten.
         cut_documents: Documents that may have been cut when they were encoded for the exact search.
@@ -49,7 +49,7 @@ class ModelResult:
             asked for or is what the model answers.
         tokens: Document tokens in the index, 0 if not known.
         seconds: Spent, by stage.
-        analysis: Of token retrieval, if there is one.
+        analysis: Analysis of token retrieval, if there is one.
         examples: Worked examples.
         exact_check: For an approximate index.
         served: The system that requests which name no parameters are answered by.
@@ -187,7 +187,7 @@ def count_caveats(
     Args:
         dataset: As it was measured.
         all_queries: Queries before any sample was taken.
-        document_ids: Of the corpus.
+        document_ids: Ids of the documents in the corpus.
         runs: By system.
 
     Returns:

@@ -24,7 +24,7 @@ class Run:
     ranking that the system gave.
 
     Args:
-        name: Of the system.
+        name: Name of the system.
         rankings: Document ids, best first, and their scores, by query id. Queries that found nothing
             may be left out.
 
@@ -54,7 +54,7 @@ class Run:
         """A run of document ordinals.
 
         Args:
-            name: Of the system.
+            name: Name of the system.
             query_ids: `[queries]`.
             document_ids: `[documents]`, by ordinal.
             ordinals: `[queries, depth]` integers, best first, negative where nothing was found.

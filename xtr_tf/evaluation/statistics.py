@@ -43,7 +43,7 @@ def bootstrap(
         values: `[queries, columns]`; the same queries are drawn for all columns.
         groups: `[queries]` names.
         samples: How often to draw.
-        seed: Of the draws.
+        seed: Seed of the draws.
 
     Returns:
         `[samples, columns]`.
@@ -65,7 +65,7 @@ def interval(replicates: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, n
 
     Args:
         replicates: `[samples, ...]`, such as means of bootstrap samples.
-        level: The share of samples that lies within.
+        level: The share of samples within the interval.
 
     Returns:
         The lower and the upper end, each of the shape of a sample.
@@ -89,7 +89,7 @@ def randomisation(
         differences: `[queries]`, one system's value minus the other's.
         groups: `[queries]` names.
         samples: How often to swap.
-        seed: Of the swaps.
+        seed: Seed of the swaps.
 
     Returns:
         `[samples]`.

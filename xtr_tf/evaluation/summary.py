@@ -38,7 +38,7 @@ class Cell:
         name: Tells cells apart; decides the random numbers together with `seed`.
         values: `[queries]` by system and metric.
         groups: `[queries]`.
-        seed: Of the resampling.
+        seed: Seed of the resampling.
     """
 
     name: str
@@ -133,7 +133,7 @@ def summarise(results: Sequence[DatasetResult], seed: int = 0) -> Summary:
 
     Args:
         results: One per dataset.
-        seed: Of the resampling.
+        seed: Seed of the resampling.
 
     Returns:
         Tables by dataset, language and group, with intervals.
@@ -199,9 +199,9 @@ class Difference:
     """One system's figure minus another's.
 
     Attributes:
-        name: Of the row.
+        name: Name of the row.
         metric: What was compared.
-        queries: How many.
+        queries: Number of queries.
         value: The difference.
         low: Lower end of its 95% confidence interval (paired bootstrap).
         high: Upper end.
@@ -230,7 +230,7 @@ def compare(rows: Sequence[Row], system: str, other: str) -> list[Difference]:
     """Compares two systems on every row that has both, each by its own metric.
 
     Args:
-        rows: Of one table, whose p-values are adjusted together.
+        rows: Rows of one table, whose p-values are adjusted together.
         system: The one whose advantage is positive.
         other: What it is compared with.
 

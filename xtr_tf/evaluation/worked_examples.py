@@ -46,7 +46,7 @@ class WorkedExample:
     Attributes:
         dataset: Name of the dataset.
         query: Text of the query.
-        language: Of the query.
+        language: Language of the query.
         token: The query token, as a piece without its leading space.
         same_piece: Share of the first 100 tokens that are the same piece.
         tokens: Some of what it retrieved, by rank.

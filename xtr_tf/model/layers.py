@@ -4,7 +4,7 @@ Keras layers with `get_config`, which any Keras model may use. They know sizes o
 weight names and the order of layers belong to the encoder. All kernels start at zero, because the
 encoder sets every weight by name.
 
-Normalisation is `keras.layers.RMSNormalization`, which computes in float32 whatever the policy. Three
+Normalisation is `keras.layers.RMSNormalization`, which computes in float32 under every policy. Three
 things are not Keras' own, with the reason where they are: `Linear`, `dropout` and `tanh_gelu`.
 """
 
@@ -395,7 +395,7 @@ def split_seed(seed: tf.Tensor, count: int) -> list[tf.Tensor]:
 
     Args:
         seed: `[2]` int32.
-        count: How many.
+        count: Number of seeds.
 
     Returns:
         Tensors of `[2]` int32.

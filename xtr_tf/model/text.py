@@ -1,6 +1,6 @@
 """Text in the graph: lower-casing, and offsets of the lower-cased text in the original.
 
-Lower-casing equals `str.lower` in whatever locale the process runs.
+Lower-casing equals `str.lower` in every locale.
 
 `tf.strings.lower` follows the default locale of the process: where that is Turkish,
 Azerbaijani or Lithuanian, some letters have other small forms, and a server would answer
@@ -22,7 +22,7 @@ def lowercase(strings: tf.Tensor) -> tf.Tensor:
     Greek final sigma and the Turkish dotted capital İ (which becomes two code points)
     included. Two things differ, neither of which is text: a NUL character, at which TensorFlow
     would end the string, becomes U+FFFD, and so do bytes that are not UTF-8. The tables are
-    TensorFlow's own, Unicode 13 from TensorFlow 2.16 to 2.20, whatever Python's are.
+    TensorFlow's own, Unicode 13 from TensorFlow 2.16 to 2.20, and may differ from Python's.
 
     Args:
         strings: String tensor of any shape.

@@ -243,7 +243,7 @@ class SentencePiece(tf_text.SentencepieceTokenizer):
     tf.text's own initialiser is skipped. It would read the model a second time (1.3 s for mT5's) into a
     resource of its own, which is the one without a name that `SharedModel` is there to avoid, and it takes
     no other. So the attributes that its methods read are set here instead; a version of tf.text that reads
-    one more fails in whatever tokenizes first.
+    one more fails at the first call.
 
     Args:
         model: The content of a `.model` file.

@@ -180,7 +180,7 @@ def write_vocabulary(path: Path, content: bytes) -> None:
     """Writes a `.model` file, whole or not at all.
 
     Args:
-        path: Of the file; its folder is made if need be.
+        path: The file. Its folder is created if necessary.
         content: A serialised SentencePiece model.
     """
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ from xtr_tf.errors import InputError
 from xtr_tf.runtime.protos import package_directory
 from xtr_tf.runtime.status import StatusError, status_error
 
-# Errors come back as a status; the lines on standard error besides are noise about absent graphics cards.
+# Errors come back as a status; the additional lines on standard error are only about missing GPUs.
 _LOG_LEVEL = ("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
@@ -90,7 +90,7 @@ _SHORT = frozenset(
 
 @functools.lru_cache(maxsize=1)
 def c_library() -> ctypes.CDLL:
-    """Returns TensorFlow's C library, loaded once a process."""
+    """Returns TensorFlow's C library, which is loaded once per process."""
     os.environ.setdefault(*_LOG_LEVEL)
     directory = package_directory("tensorflow")
     try:
@@ -110,7 +110,7 @@ def c_library() -> ctypes.CDLL:
 
 @functools.cache
 def load_op_library(path: str) -> None:
-    """Registers the ops of a shared library; a second time does nothing."""
+    """Registers the ops of a shared library. Calling it again does nothing."""
     library = c_library()
     try:
         with checked_status() as status:
@@ -123,7 +123,7 @@ def load_op_library(path: str) -> None:
 
 @contextmanager
 def checked_status() -> Iterator[int]:
-    """Gives a `TF_Status` to a call, and raises what it says afterwards."""
+    """Yields a `TF_Status` for a call, and raises its error afterwards."""
     library = c_library()
     status = library.TF_NewStatus()
     try:

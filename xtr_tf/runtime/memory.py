@@ -1,4 +1,4 @@
-"""What memory the process has held, and giving it back to the system."""
+"""Measures the memory of the process, and returns free memory to the system."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _TENSORFLOW = "/libtensorflow_"
 
 
 def peak_resident_bytes() -> int:
-    """Returns the most memory that the process has held; 0 where there is no `/proc`.
+    """Returns the peak memory of the process; 0 if there is no `/proc`.
 
-    Unlike `getrusage`, it does not count what the process that started this one held.
+    Unlike `getrusage`, it does not include the memory of the parent process.
     """
     return _status("VmHWM")
 
 
 def resident_bytes() -> int:
-    """Returns the memory that the process holds; 0 where there is no `/proc`."""
+    """Returns the memory of the process; 0 if there is no `/proc`."""
     return _status("VmRSS")
 
 
@@ -30,7 +30,7 @@ def _status(field: str) -> int:
 
 
 def release_free_memory() -> None:
-    """Returns what TensorFlow has freed to the operating system.
+    """Returns the memory that TensorFlow has freed to the operating system.
 
     Loading and optimising a graph, and freeing a model, leave tens of megabytes that the C library's
     allocator would otherwise keep. Takes milliseconds; does nothing where the C library is not glibc.

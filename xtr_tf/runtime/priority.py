@@ -17,7 +17,7 @@ _NICENESS = 5
 def at_low_priority(call: Callable[[], _T]) -> _T:
     """Makes a call on a thread of low priority, which the threads that it starts inherit.
 
-    A thread may lower its priority but not raise it again, hence one of its own. The call must not run
+    A thread can lower its priority but not raise it again, so it needs its own. The call must not run
     Python code for long: threads that wait for the interpreter's lock would wait at that priority, too.
     """
     future: Future[_T] = Future()

@@ -1,6 +1,6 @@
 """TensorFlow's protocol buffer modules, imported without importing TensorFlow.
 
-Knows where generated code lies in the wheel, and nothing of what the messages mean.
+Knows where the wheel keeps generated code, but not what the messages mean.
 """
 
 from __future__ import annotations

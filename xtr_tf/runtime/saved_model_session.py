@@ -31,7 +31,7 @@ from xtr_tf.runtime.status import StatusError
 
 
 class SavedModelSession:
-    """A loaded model. Runs may come from many threads at once.
+    """A loaded model. It can be run from many threads at once.
 
     Args:
         directory: The SavedModel's directory (one version).
@@ -86,14 +86,14 @@ class SavedModelSession:
         """Runs one signature.
 
         Args:
-            signature: Its name.
-            inputs: A value for every input without a default: arrays of exactly its dtype, or Python
+            signature: Name of the signature.
+            inputs: A value for every input without a default: an array of exactly its dtype, or Python
                 numbers, strings and lists of them.
-            outputs: Those to compute and return; all of them by default.
+            outputs: Names of the outputs to compute and return; all by default.
             background: Whether to run on the threads for loading (see `SessionOptions.loading_threads`).
 
         Returns:
-            An array for every output; strings are `bytes` objects.
+            Arrays by name of the output; strings are `bytes` objects.
 
         Raises:
             InputError: An input is missing, unknown or of the wrong dtype or shape, or the model
@@ -114,11 +114,11 @@ class SavedModelSession:
         outputs: Sequence[str] | None = None,
         background: bool = False,
     ) -> dict[str, np.ndarray]:
-        """Runs one signature on arrays that it has checked already; see `run`.
+        """Runs one signature on arrays that are already checked; see `run`.
 
         Args:
             signature: The signature.
-            arrays: What `Signature.check` returned.
+            arrays: The result of `Signature.check`.
             outputs: Names of outputs to fetch; all if None.
             background: Whether to run on the threads of low priority.
 
@@ -134,17 +134,24 @@ class SavedModelSession:
             return self._run(session, signature, arrays, wanted, run_options)
 
     def defaults(self, signature: str) -> dict[str, np.ndarray]:
-        """The values that the model's own graph gives to the inputs a request leaves out."""
+        """Returns the default values of the inputs that a request may leave out.
+
+        Args:
+            signature: Name of the signature.
+
+        Returns:
+            Arrays by name of the input.
+        """
         definition = self.signatures[signature]
         optional = {name: definition.inputs[name] for name in sorted(definition.optional)}
         with self._in_use() as session:
             return self._run(session, definition, {}, optional) if optional else {}
 
     def close(self, cancel: bool = False) -> None:
-        """Waits for running calls, then frees the model. Calls that come later are refused.
+        """Waits for running calls, then frees the model. Later calls raise `InputError`.
 
         Args:
-            cancel: Whether running calls are to fail as soon as the op that each is in has ended.
+            cancel: Whether to make running calls fail as soon as their current op has ended.
         """
         with self._idle:
             session, self._session = self._session, None

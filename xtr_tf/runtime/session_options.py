@@ -14,14 +14,14 @@ class SessionOptions:
 
     Attributes:
         intra_op_threads: Threads that one op may use; 0 for TensorFlow's choice, all cores.
-        inter_op_threads: Ops that may run at the same time; likewise.
+        inter_op_threads: Ops that may run at the same time; 0 for TensorFlow's choice.
         rewrite_graph: Whether Grappler optimises the graph before it runs, as in TensorFlow Serving. Calls
             then take some 3% less processor time, and the first call of a signature three to ten times as
             much.
-        loading_threads: If not 0, this many threads of low priority that run the ops of loading and of calls
-            in the background, shared by all sessions that ask for them; other calls never wait for them.
-        spinning: Whether threads that have nothing to do look for work for a while before they sleep. Of no
-            use where others want the cores.
+        loading_threads: If not 0, the number of low-priority threads for loading and for background calls.
+            All sessions with this option share them, and other calls never wait for them.
+        spinning: Whether idle threads look for work for a while before they sleep. Useless if other
+            processes need the cores.
     """
 
     intra_op_threads: int = 0

@@ -1,4 +1,4 @@
-"""What a model says about its own inputs and outputs, and the checks that follow from it."""
+"""The inputs and outputs that a model declares, and checks of values against them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class TensorSpec:
 
     Attributes:
         name: Its key in the signature.
-        dtype: NumPy's dtype; `object` stands for strings.
-        shape: One entry a dimension, `None` where any size will do; `None` as a whole for any rank.
-        tensor: Name of the graph's tensor, like `serving_default_query:0`.
+        dtype: NumPy's dtype; `object` for strings.
+        shape: One entry per dimension, `None` for any size; `None` as a whole for any rank.
+        tensor: Name of the tensor in the graph, such as `serving_default_query:0`.
     """
 
     name: str
@@ -33,7 +33,7 @@ class TensorSpec:
         """Reads a `tensorflow.TensorInfo`.
 
         Args:
-            name: Of the input or output.
+            name: Name of the input or output.
             info: The message.
 
         Returns:
@@ -50,10 +50,19 @@ class TensorSpec:
         return cls(name, dtypes.to_numpy(info.dtype), shape, info.name)
 
     def check(self, value: Any) -> np.ndarray:
-        """Returns `value` as an array of this dtype and shape, or raises `InputError`.
+        """Converts `value` to an array of this dtype and shape.
 
-        Python numbers and lists are converted if no value changes; an array must already have
-        the dtype. Strings may be `str` (encoded as UTF-8) or `bytes`.
+        Python numbers and lists are converted if no value changes. An array must already have the dtype.
+        Strings may be `str` (encoded as UTF-8) or `bytes`.
+
+        Args:
+            value: The value of the input.
+
+        Returns:
+            The array.
+
+        Raises:
+            InputError: The value has another type or shape.
         """
         array = self._strings(value) if self.dtype.kind == "O" else self._numbers(value)
         self.check_shape(array)
@@ -68,7 +77,7 @@ class TensorSpec:
             )
 
     def describe_shape(self) -> str:
-        """Returns the shape as text, `?` standing for any size."""
+        """Returns the shape as text, with `?` for any size."""
         if self.shape is None:
             return "of any rank"
         return "[" + ", ".join("?" if size is None else str(size) for size in self.shape) + "]"
@@ -131,10 +140,10 @@ class Signature:
     """A named function of a model: its inputs and outputs by name.
 
     Attributes:
-        name: Its name.
-        inputs: By name.
-        outputs: By name.
-        optional: Inputs that the model has a default for.
+        name: Name of the signature.
+        inputs: Specifications of the inputs, by name.
+        outputs: Specifications of the outputs, by name.
+        optional: Names of inputs that have a default.
     """
 
     name: str
@@ -147,8 +156,8 @@ class Signature:
         """Reads a `tensorflow.SignatureDef`.
 
         Args:
-            name: Of the signature.
-            definition: A `tensorflow.SignatureDef`.
+            name: Name of the signature.
+            definition: The message.
 
         Returns:
             The signature.
@@ -161,7 +170,17 @@ class Signature:
         )
 
     def check(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Returns the inputs given as arrays, in the signature's order, or raises `InputError`."""
+        """Converts the inputs to arrays, in the order of the signature.
+
+        Args:
+            inputs: Values by name.
+
+        Returns:
+            Arrays by name.
+
+        Raises:
+            InputError: An input is missing, unknown, or of another type or shape.
+        """
         missing = sorted(self.inputs.keys() - inputs.keys() - self.optional)
         unknown = sorted(inputs.keys() - self.inputs.keys())
         if missing or unknown:

@@ -1,6 +1,6 @@
-"""What the C library reports when a call fails, as Python exceptions.
+"""Errors of the C library as Python exceptions.
 
-Codes are TensorFlow's, which are gRPC's; a server can pass them on unchanged.
+TensorFlow's status codes are the same as gRPC's, so that a server can pass them on unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class StatusError(RuntimeError):
 
     Attributes:
         code: TensorFlow's (and gRPC's) status code.
-        message: What it said, without the names of graph nodes.
+        message: TensorFlow's message, without the names of graph nodes.
     """
 
     def __init__(self, code: int, message: str) -> None:
@@ -31,7 +31,7 @@ class StatusError(RuntimeError):
 
 
 class InvalidArgumentError(StatusError, InputError):
-    """The model refused what it was given."""
+    """The model refused its inputs."""
 
 
 def readable(message: str) -> str:
@@ -48,11 +48,11 @@ def status_error(code: int, message: str) -> StatusError:
     """Returns the exception for a status that is not OK.
 
     Args:
-        code: Of TensorFlow and gRPC.
-        message: What TensorFlow says.
+        code: Status code of TensorFlow and gRPC.
+        message: TensorFlow's message.
 
     Returns:
-        An `InvalidArgumentError` where callers are to blame, else a `StatusError`.
+        An `InvalidArgumentError` if the inputs are invalid, else a `StatusError`.
     """
     kind = InvalidArgumentError if code == INVALID_ARGUMENT else StatusError
     return kind(code, message)

@@ -1,7 +1,7 @@
-"""NumPy arrays to and from `TF_Tensor`s.
+"""Converts NumPy arrays to `TF_Tensor`s and back.
 
-Values are copied both ways: a tensor never borrows memory that Python owns, nor Python a
-tensor's. The caller of `to_tensor` must hand the result to `free_input`.
+Values are copied in both directions, so that tensors and arrays never share memory. The caller of `to_tensor`
+must pass the result to `free_input`.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def build_content(
 
     Args:
         results: One a dataset.
-        settings: Of the evaluation.
+        settings: Settings of the evaluation.
         model: `name` and `kind` of the model under test.
         baseline: The same of the model compared with, if any.
         seconds: How long the evaluation took.
@@ -161,7 +161,7 @@ def describe_systems(
 
     Args:
         keys: Those that were measured.
-        settings: Of the evaluation.
+        settings: Settings of the evaluation.
         model_kind: What kind of model was tested.
         baseline_name: Name of the model compared with, if any.
     """

@@ -132,7 +132,7 @@ def quality_plot(content: Content, metric: str) -> str:
     """Figures of all systems on every dataset reported with `metric`, with their intervals.
 
     Args:
-        content: Of the report.
+        content: Content of the report.
         metric: A name from `METRICS`.
 
     Returns:
@@ -196,8 +196,8 @@ def rank_plot(analyses: Sequence[Content], key: str, name: str, what: str) -> st
 
     Args:
         analyses: Token analyses, one per dataset.
-        key: Of the curve in an analysis.
-        name: Of the vertical axis.
+        key: Key of the curve in an analysis.
+        name: Name of the vertical axis.
         what: What a token may be, for the description.
 
     Returns:

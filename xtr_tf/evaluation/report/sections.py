@@ -1,4 +1,4 @@
-"""What a report says in words and tables, as text, whatever it is written in."""
+"""The words and tables of a report, as text for every output format."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """MaxSim: the best similarity of each query token in each document, and the k-th best of all tokens.
 
-Both scores of this package are sums of these maxima. All similarities together, `[Q·n, D·m]`,
-are what fills memory, so they are made for a block of documents at a time and thrown away: the
-forward pass keeps the maxima and where they are, which is all that the gradient needs. Knows
-nothing of losses.
+Both scores of this package are sums of these maxima. All similarities, `[Q·n, D·m]`, would fill the memory,
+so they are computed for one block of documents at a time and discarded. The forward pass keeps the maxima
+and their positions, which is all that the gradient needs. Knows nothing about losses.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _BLOCK_ELEMENTS = {"cpu": 2**20, "accelerator": 2**27}
 
 
 class MaxSimilarities(NamedTuple):
-    """What each query token found.
+    """The maxima and thresholds of query tokens.
 
     Attributes:
         values: Largest similarity among a document's tokens, `[Q, n, D]`; `-inf` where the

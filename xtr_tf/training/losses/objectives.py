@@ -49,7 +49,7 @@ def distillation_divergence(
 
 
 def vector_distances(vectors: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """How far tokens point away from where a teacher's do: the mean of `1 - cosine`.
+    """The mean of `1 - cosine` between the vectors of tokens and those of a teacher.
 
     Args:
         vectors: `[T, m, dim]` of unit length.

@@ -3,8 +3,8 @@
 f_XTR counts only those document tokens that a query token retrieves within the batch
 ([XTR](https://arxiv.org/abs/2304.01982), section 3.1). A document token counts for a query token
 iff their similarity is at least the k_train-th largest that this query token has with all
-document tokens of the batch: tokens that tie with the threshold are all retrieved, whatever
-their order, and so on every device alike.
+document tokens of the batch. All tokens that tie with the threshold are retrieved, so the result does not
+depend on their order or on the device.
 
 f_XTR' is the score that search ranks by (section 3.2): a query token that retrieved nothing of a document
 counts with the threshold instead of not at all.
@@ -20,7 +20,7 @@ from xtr_tf.training.losses.maxsim import max_similarities
 
 
 class TokenRetrieval(NamedTuple):
-    """Scores, and what they were made of.
+    """The scores of a batch, and their parts.
 
     Attributes:
         scores: f_XTR, or with imputation f_XTR', `[Q, D]`.
@@ -63,8 +63,8 @@ def token_retrieval_scores(
         imputed: Whether the score is f_XTR'; a document without tokens then scores as one of which
             nothing was retrieved.
         recall: Below 1, the threshold comes from a TPU's approximate top-k at this recall.
-        block: Documents compared at a time; chosen by their size if not given.
-        static_shapes: Keep to sizes known beforehand, as XLA needs; otherwise query padding costs
+        block: Documents to compare at a time; by default chosen by their size.
+        static_shapes: Whether to use only static shapes, as XLA needs. Otherwise padding of queries costs
             nothing. The scores are the same.
 
     Returns:
@@ -110,13 +110,6 @@ def maxsim_scores(
 ) -> tf.Tensor:
     """f_ColBERT: scores every query against every document by the mean of its tokens' MaxSim.
 
-    Example:
-    ```python
-    queries = tf.math.l2_normalize(tf.random.normal([2, 4, 128]), axis=-1)
-    documents = tf.math.l2_normalize(tf.random.normal([3, 8, 128]), axis=-1)
-    scores = maxsim_scores(queries, tf.ones([2, 4], bool), documents, tf.ones([3, 8], bool))  # [2, 3]
-    ```
-
     Args:
         queries: `[Q, n, dim]`.
         query_mask: `[Q, n]`, true at real tokens.
@@ -127,6 +120,13 @@ def maxsim_scores(
 
     Returns:
         `[Q, D]`, 0 for a document or a query without tokens.
+
+    Example:
+    ```python
+    queries = tf.math.l2_normalize(tf.random.normal([2, 4, 128]), axis=-1)
+    documents = tf.math.l2_normalize(tf.random.normal([3, 8, 128]), axis=-1)
+    scores = maxsim_scores(queries, tf.ones([2, 4], bool), documents, tf.ones([3, 8], bool))  # [2, 3]
+    ```
     """
     candidates = _everything(queries, documents)
     maxima, _ = max_similarities(
