@@ -1,1 +1,1 @@
-"""Serving: a model server with TensorFlow Serving's API, clients, and files for TensorFlow Serving itself."""
+"""A model server with TensorFlow Serving's API, clients, and configuration for TensorFlow Serving itself."""

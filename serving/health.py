@@ -1,7 +1,7 @@
-"""`python -m serving.health HOST:PORT [AUTHORITIES]`: ends with 0 if the server says that it serves.
+"""`python -m serving.health HOST:PORT [AUTHORITIES]` exits with 0 if the server reports that it is serving.
 
-For engines that run a command to look after a container; Kubernetes asks by gRPC itself. AUTHORITIES is a PEM
-file with those that signed the server's certificate, if it has one.
+For container engines that check health with a command; Kubernetes has gRPC probes of its own. For a server
+with TLS, AUTHORITIES is a PEM file with the certificate authorities to trust.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _SECONDS = 4.0
 
 
 def is_serving(target: str, authorities: Path | None = None) -> bool:
-    """Asks once, by gRPC's own health protocol; over TLS if there are authorities to trust.
+    """Checks the health of a server once, with gRPC's health protocol.
 
     Args:
-        target: `host:port`.
-        authorities: Certificates to trust (PEM), for a server with TLS; None for plain text.
+        target: `host:port` of the server.
+        authorities: PEM file with certificate authorities to trust. None connects without TLS.
 
     Returns:
-        Whether it answers health checks with SERVING.
+        Whether the server answered SERVING in time.
     """
     if authorities is not None:
         credentials = grpc.ssl_channel_credentials(authorities.read_bytes())

@@ -10,7 +10,7 @@ import pytest
 
 # What passes another sentence on, which says what was received.
 PASSED_ON = {
-    "serving/cli.py",  # _sentence
+    "serving/cli/query.py",  # _sentence
     "tfx_pipeline/components/data_gate.py",  # _refusal
     "tfx_pipeline/runners/local.py",  # a component's sentence, and the log
     "xtr_tf/checkpoints/torch_file.py",  # adds the file to the reader's sentence

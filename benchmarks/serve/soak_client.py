@@ -16,7 +16,7 @@ import grpc
 from load import queries
 
 from serving.client import AsyncClient, ClientError
-from serving.client.client import PREDICT
+from serving.client.base import PREDICT
 
 # What is wrong with a malformed request, by turns.
 MALFORMED = (b"\xff" * 40, b"", b"\x0a\x03\x0a\x01x", b"\x12\x04\x0a\x02\x08\x01")

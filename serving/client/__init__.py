@@ -1,9 +1,8 @@
-"""A client for retrievers, on xtr-tf's server or TensorFlow Serving alike.
+"""A client for retrievers, served by xtr-tf or by TensorFlow Serving.
 
-Copy this folder to where you need it. It imports only grpcio and protobuf: a program that asks for documents
-should not have to install a gigabyte of TensorFlow, or wait ten seconds for its import, for a few message
-classes (`messages` describes those that are needed). `sharded`, which is not imported here, needs NumPy and
-xtr-tf.
+You can copy this folder into another project. It imports only grpcio and protobuf, so that a program that
+searches does not have to install TensorFlow and wait for its import to get a few message classes (`messages`
+describes them). `sharded`, which is not imported here, also needs NumPy and xtr-tf.
 
 Example:
     >>> from serving.client import Client
@@ -12,10 +11,10 @@ Example:
     ...         print(hit.id, hit.score)
 """
 
-from .client import AsyncClient as AsyncClient
+from .async_client import AsyncClient as AsyncClient
+from .base import SearchOptions as SearchOptions
+from .base import tls_credentials as tls_credentials
 from .client import Client as Client
-from .client import SearchOptions as SearchOptions
-from .client import tls_credentials as tls_credentials
 from .results import ClientError as ClientError
 from .results import Hit as Hit
 from .results import Match as Match

@@ -1,7 +1,7 @@
-"""The few messages of TensorFlow Serving that a client needs, described by their wire format.
+"""The messages of TensorFlow Serving that a client needs, described by their wire format.
 
-They stand in a pool of their own, so that a process may also import TensorFlow's. On the wire only
-the fields' numbers and types count; tests compare them with the real ones.
+They have their own descriptor pool, so that a process can import TensorFlow's as well. Only field numbers and
+types matter on the wire, and tests compare them with the originals.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TYPES = {
     "string": _KIND.TYPE_STRING,
     "bytes": _KIND.TYPE_BYTES,
 }
-# By number of the data type: the field of its values, and the code of raw content.
+# For each data type: the field with its values, and the `struct` code of raw content.
 _VALUES = {
     _FLOAT: ("float_val", "f"),
     2: ("double_val", "d"),
@@ -56,11 +56,11 @@ _VALUES = {
 
 
 def fill_tensor(tensor: Any, value: Value) -> None:
-    """Writes a scalar or a list into a `TensorProto`: int32, float32, bool or string by its type.
+    """Writes a scalar or a list into a `TensorProto` as int32, float32, bool or string.
 
     Args:
-        tensor: A `TensorProto` to fill.
-        value: A string, number or truth value, or a list of one of these.
+        tensor: The `TensorProto` to fill.
+        value: A string, number or boolean, or a list of them. The first element decides the data type.
     """
     if isinstance(value, (str, bytes, bool, int, float)):
         values: list[Any] = [value]
@@ -85,10 +85,16 @@ def fill_tensor(tensor: Any, value: Value) -> None:
 
 
 def tensor_values(tensor: Any) -> tuple[tuple[int, ...], Sequence[Any]]:
-    """Reads the shape and the values of a `TensorProto`, in row-major order.
+    """Reads the shape and the values of a `TensorProto`.
+
+    Args:
+        tensor: The `TensorProto` to read.
+
+    Returns:
+        The shape, and the values in row-major order.
 
     Raises:
-        ValueError: The data type is none that a retriever returns.
+        ValueError: No retriever returns this data type.
     """
     shape = tuple(dimension.size for dimension in tensor.tensor_shape.dim)
     if tensor.dtype not in _VALUES:
@@ -103,23 +109,23 @@ def tensor_values(tensor: Any) -> tuple[tuple[int, ...], Sequence[Any]]:
     missing = math.prod(shape) - len(values)
     if missing <= 0:
         return shape, values
-    # A message may leave out the repetitions of its last value, or all values if they are zero or empty.
+    # A message may omit repetitions of the last value, or all values if they are zero or empty.
     last = values[-1] if values else (0 if code else b"")
     return shape, [*values, *([last] * missing)]
 
 
 def split_strings(content: bytes, count: int) -> list[bytes]:
-    """Reads strings from `tensor_content`: the length of each as a varint, then all of their bytes.
+    """Reads strings from `tensor_content`: all lengths as varints, then the bytes of all strings.
 
     Args:
-        content: The raw bytes of a tensor of strings.
-        count: How many strings it holds.
+        content: The raw bytes of a string tensor.
+        count: Number of strings.
 
     Returns:
-        The strings, undecoded.
+        The strings as bytes.
 
     Raises:
-        ValueError: The content is not that of `count` strings.
+        ValueError: The content does not hold exactly `count` strings.
     """
     lengths: list[int] = []
     position = 0
@@ -142,7 +148,7 @@ def split_strings(content: bytes, count: int) -> list[bytes]:
 
 
 def message_class(descriptor: Any) -> Any:
-    """Returns the class of the messages that a descriptor describes."""
+    """Returns the message class of a descriptor, with any version of protobuf."""
     if hasattr(message_factory, "GetMessageClass"):  # protobuf 4.22 and later
         return message_factory.GetMessageClass(descriptor)
     return message_factory.MessageFactory(descriptor.file.pool).GetPrototype(descriptor)

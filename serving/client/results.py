@@ -1,4 +1,4 @@
-"""What a server answers, as plain Python values, and how they are read from its messages."""
+"""Answers of a server as plain Python values, and how to read them from its messages."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _STATES = {0: "UNKNOWN", 10: "START", 20: "LOADING", 30: "AVAILABLE", 40: "UNLOA
 
 
 class ClientError(Exception):
-    """The server refused, failed or could not be reached: the one exception that a client raises.
+    """The server refused a call, failed or could not be reached. Calls raise no other exception.
 
     Attributes:
-        code: gRPC's status.
-        message: What was said about it, one sentence.
+        code: Status code of gRPC.
+        message: One sentence about what went wrong.
     """
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
@@ -31,16 +31,16 @@ class ClientError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Match:
-    """What one query token found in a document.
+    """What one query token matched in a document.
 
     Attributes:
-        query_piece: The query's token.
-        document_piece: The document's, "" if nothing of the document was retrieved.
-        score: Their similarity, or what was imputed.
-        retrieved: Whether it was found rather than imputed.
-        start: First character of the document's token in `"{title} {text}"`, -1 if unknown.
-        limit: The one after its last.
-        weight: What the query's token counts for.
+        query_piece: The query token.
+        document_piece: The document token, "" if none of the document was retrieved.
+        score: Similarity of the two tokens, or the imputed similarity.
+        retrieved: Whether the similarity was retrieved rather than imputed.
+        start: Position of the document token's first character in `"{title} {text}"`, -1 if unknown.
+        limit: Position after its last character.
+        weight: Weight of the query token in the score.
     """
 
     query_piece: str
@@ -54,7 +54,17 @@ class Match:
 
 @dataclasses.dataclass(frozen=True)
 class Hit:
-    """A document that was found; what the signature does not tell is empty. Fields are JSON."""
+    """A document that was found. What the signature does not return is empty.
+
+    Attributes:
+        id: Id of the document.
+        score: Its score.
+        title: Its title.
+        text: Its text.
+        language: Its language.
+        fields: Its fields as JSON.
+        matches: One match per query token, from `explain`.
+    """
 
     id: str
     score: float
@@ -67,7 +77,13 @@ class Hit:
 
 @dataclasses.dataclass(frozen=True)
 class SearchResult:
-    """The documents found for a query, best first, and the version of each server that answered."""
+    """The answer to a query.
+
+    Attributes:
+        query: The query.
+        documents: The documents found, best first.
+        versions: Model version of each server that answered.
+    """
 
     query: str
     documents: tuple[Hit, ...]
@@ -76,7 +92,12 @@ class SearchResult:
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """An output: its shape, and its values in row-major order (strings are `bytes`)."""
+    """An output of a signature.
+
+    Attributes:
+        shape: Its shape.
+        values: Its values in row-major order. Strings are `bytes`.
+    """
 
     shape: tuple[int, ...]
     values: Sequence[Any]
@@ -84,14 +105,23 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """All outputs of a signature, and the version that gave them."""
+    """The answer of a signature.
+
+    Attributes:
+        outputs: Outputs by name.
+        version: Model version that answered.
+    """
 
     outputs: dict[str, Tensor]
     version: int
 
 
 def read_prediction(raw: bytes) -> Prediction:
-    """Reads a `PredictResponse`."""
+    """Reads a serialised `PredictResponse`.
+
+    Raises:
+        ClientError: INTERNAL, if `raw` is not such a message or has an unknown data type.
+    """
     response = _parse("PredictResponse", raw)
     try:
         outputs = {name: Tensor(*tensor_values(tensor)) for name, tensor in response.outputs.items()}
@@ -101,20 +131,24 @@ def read_prediction(raw: bytes) -> Prediction:
 
 
 def read_status(raw: bytes) -> dict[int, str]:
-    """Reads a `GetModelStatusResponse`."""
+    """Reads the state of each version from a serialised `GetModelStatusResponse`.
+
+    Raises:
+        ClientError: INTERNAL, if `raw` is not such a message.
+    """
     response = _parse("GetModelStatusResponse", raw)
     return {status.version: _STATES.get(status.state, "UNKNOWN") for status in response.model_version_status}
 
 
 def read_results(queries: Sequence[str], prediction: Prediction) -> list[SearchResult]:
-    """Takes an answer of `serving_default`, `search` or `explain` apart, one result per query.
+    """Splits an answer of `serving_default`, `search` or `explain` into one result per query.
 
     Args:
-        queries: The queries of the call, in their order.
-        prediction: What was answered.
+        queries: The queries of the call, in order.
+        prediction: The answer.
 
     Returns:
-        One result per query; places that no document filled are left out.
+        One result per query, without the places that no document filled.
 
     Raises:
         ClientError: The signature does not return documents.
@@ -126,7 +160,7 @@ def read_results(queries: Sequence[str], prediction: Prediction) -> list[SearchR
     results = []
     for row, query in enumerate(queries):
         positions = range(row * columns, (row + 1) * columns)
-        # Where fewer documents were found than asked for, the rest scores minus infinity.
+        # If fewer documents were found than requested, the remaining places score minus infinity.
         found = [position for position in positions if math.isfinite(outputs["scores"].values[position])]
         hits = tuple(_hit(outputs, row, position) for position in found)
         results.append(SearchResult(query, hits, (prediction.version,)))

@@ -1,9 +1,9 @@
-"""Searching an index that is spread over several servers, with the answer that one index would give.
+"""Search in an index that is sharded over several servers, with the same answer as from one index.
 
-Each server holds some of the documents, whole, and the same encoder. Each is asked for its best k' tokens for
-every query token, which `xtr_tf/scoring/merging.py` merges: this file, unlike the rest of the folder, needs
-xtr-tf and NumPy (but no TensorFlow). For a collection of `xtr-tf export --partitions`, `xtr-tf serve
---collection` does the same for any client, and encodes a query once.
+Every server has the same encoder and a part of the documents. It returns the best k' document tokens per
+query token, and `xtr_tf/scoring/merging.py` merges them. Unlike the rest of this folder, this file needs
+xtr-tf and NumPy (but not TensorFlow). For collections made by `xtr-tf export --partitions`, `xtr-tf serve
+--collection` does the same for any client and encodes each query only once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from xtr_tf.errors import require
 from xtr_tf.scoring.merging import MergedHits, PartitionHits, Scoring
 from xtr_tf.scoring.reference import idf_weights
 
-from .client import Client, SearchOptions
+from .base import SearchOptions
+from .client import Client
 from .results import ClientError, Hit, Prediction, SearchResult
 
 _DEFAULTS: Mapping[str, Any] = {
@@ -35,11 +36,14 @@ _DEFAULTS: Mapping[str, Any] = {
 
 
 class ShardedClient:
-    """Asks all servers at once and merges their token hits.
+    """Queries all servers at the same time and merges their token hits.
 
     Args:
-        clients: One per server. A document belongs to one of them; where scores are equal, those of
-            the first server come first.
+        clients: One client per server. Every document is on exactly one server. Where scores are equal,
+            documents of earlier servers come first.
+
+    Raises:
+        ValueError: `clients` is empty.
 
     Example:
         >>> sharded = ShardedClient([Client("a:8500"), Client("b:8500")])
@@ -48,7 +52,7 @@ class ShardedClient:
 
     def __init__(self, clients: Sequence[Client]) -> None:
         if not clients:
-            raise ValueError("A sharded client needs at least one server.")
+            raise ValueError("A sharded client needs at least one server. Received: ().")
         self._clients = tuple(clients)
         self._pool = ThreadPoolExecutor(len(self._clients), thread_name_prefix="shard")
 
@@ -56,18 +60,24 @@ class ShardedClient:
         """Finds documents for a query.
 
         Args:
-            query: What to search for.
-            options: How; the servers' own defaults may differ, so that these are the paper's
-                rather than theirs: k' 1000 and imputation by the cut-off.
+            query: Text to search for.
+            options: Search parameters. The defaults of the servers may differ, so the paper's are used
+                instead: k' = 1000 and imputation by the cut-off.
+
+        Returns:
+            The documents, best first, and the version of every server.
 
         Raises:
-            ValueError: `rescore` or `alpha` is set (hits carry neither vectors nor terms to rank by), or an
-                unknown imputation or kind of weights.
-            ClientError: A server did not answer, or does not split the query into the same tokens;
-                an answer without one of the shards would be a wrong one.
+            ValueError: `rescore` or `alpha` is set, which need vectors and terms that hits do not have, or
+                the imputation or the kind of weights is unknown.
+            ClientError: A server did not answer, or splits the query into other tokens than the first. An
+                answer without one of the shards would be wrong.
         """
         if options and options.rescore:
-            raise ValueError("A sharded client merges token hits and cannot rescore documents.")
+            raise ValueError(
+                "A sharded client merges token hits and cannot rescore documents; leave out `rescore`. "
+                f"Received: {options.rescore}."
+            )
         require(
             not (options and options.alpha),
             "A sharded client merges token hits, which have no BM25; leave `alpha` at 0.",
@@ -91,7 +101,7 @@ class ShardedClient:
         return SearchResult(query, documents, tuple(prediction.version for prediction in predictions))
 
     def close(self) -> None:
-        """Ends all connections."""
+        """Closes all connections."""
         self._pool.shutdown()
         for client in self._clients:
             client.close()
@@ -104,17 +114,17 @@ class ShardedClient:
 
 
 class _Answers:
-    """What all shards answered to `search_tokens`.
+    """The answers of all shards to `search_tokens`.
 
     Attributes:
-        hits: Of each shard.
-        ids: Of all documents that were hit, shard by shard, in document order.
-        titles: Of the same.
-        languages: Of the same.
+        hits: Hits of each shard.
+        ids: Ids of all documents with hits, shard by shard, in document order.
+        titles: Titles of these documents.
+        languages: Languages of these documents.
     """
 
     def __init__(self, predictions: Sequence[Prediction]) -> None:
-        # A server that joins requests pads this query to the longest of its batch.
+        # A server that batches requests pads the query to the longest one of the batch.
         self._masks = [np.array(prediction.outputs["mask"].values, bool) for prediction in predictions]
         if len({int(mask.sum()) for mask in self._masks}) != 1:
             raise ClientError(
@@ -138,10 +148,10 @@ class _Answers:
     @staticmethod
     def _of_rows(prediction: Prediction, name: str, dtype: type) -> np.ndarray:
         output = prediction.outputs[name]
-        return np.array(output.values, dtype).reshape(output.shape[1:])  # of the one query
+        return np.array(output.values, dtype).reshape(output.shape[1:])  # there is only one query
 
     def idf(self) -> np.ndarray:
-        """What each query token counts for in all shards together, `[tokens of the query]`."""
+        """Returns the weights of query tokens by their frequency in all shards, `[query tokens]`."""
         documents, total = np.zeros(int(self._masks[0].sum()), np.int64), 0
         for prediction, mask in zip(self._predictions, self._masks, strict=True):
             outputs = prediction.outputs
@@ -152,7 +162,7 @@ class _Answers:
                 )
             documents += np.array(outputs["piece_documents"].values)[mask]
             total += outputs["num_documents"].values[0]
-        # All have the same encoder, and so the same background.
+        # The background belongs to the encoder, which is the same everywhere.
         background = np.array(outputs["piece_background"].values)[mask]
         return idf_weights(documents, total, background if background.any() else None)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from serving import cli as query
+from serving.cli import query
 from xtr_tf.cli import rendering
 from xtr_tf.errors import InputError
 
@@ -44,4 +44,4 @@ def test_an_alignment_shows_pieces_as_they_are(text: str) -> None:
 def test_an_empty_file_of_a_token_is_named(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("\n")
     with pytest.raises(InputError, match=r"is empty\. Received: '.*token'"):
-        query._read_token(tmp_path / "token")
+        query.read_token(tmp_path / "token")

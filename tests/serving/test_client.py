@@ -18,7 +18,7 @@ import pytest
 
 import serving.client
 from serving.client import AsyncClient, Client, ClientError, SearchOptions
-from serving.client.client import BaseClient
+from serving.client.base import BaseClient
 from serving.client.messages import MESSAGES
 
 CODE = grpc.StatusCode
@@ -293,7 +293,7 @@ def test_kill_and_restart_under_load(toy_models, command):
     assert min(answered) < killed < max(answered)
 
 
-def test_the_folder_can_be_copied_and_needs_grpc_and_protobuf_alone(server, tmp_path, fresh_python):
+def test_the_folder_can_be_copied_and_needs_only_grpc_and_protobuf(server, tmp_path, fresh_python):
     source = Path(serving.client.__file__).parent
     shutil.copytree(source, tmp_path / "vendored", ignore=shutil.ignore_patterns("sharded.py", "__pycache__"))
     fresh_python(

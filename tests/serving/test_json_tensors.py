@@ -94,7 +94,7 @@ def test_not_a_number_and_infinities_are_numbers():
         (
             {"inputs": {"query": ["a"], "kk": 1}},
             TWO,
-            "Unknown input: kk in 'inputs' object; did you mean k? Signature s takes query, k.",
+            "Unknown input: kk in 'inputs' object; did you mean `k`? Signature s takes query, k.",
         ),
         ({"inputs": {"query": ["a"], "other": 1}}, QUERY, "Unknown input: other in 'inputs' object."),
         (

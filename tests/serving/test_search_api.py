@@ -151,13 +151,13 @@ def test_tokens_are_asked_for(only_model):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"query": QUERY}, "Choose a `model` of shard0, shard1, shard2, whole. Received: none."),
-        ({"model": "whole"}, "A request needs either `query` or `queries`. Received: neither."),
-        ({"model": "whole", "query": "a", "queries": ["a"]}, "Received: both."),
-        ({"model": "whole", "query": 7}, "`query` must be a text. Received: 7."),
-        ({"model": "whole", "queries": []}, "`queries` must be a list of 1 to 256, each a text."),
-        ({"model": "whole", "queries": ["a", 1]}, "each a text. Received: 1 at position 1."),
-        ({"model": "whole", "queries": ["a"] * 257}, "1 to 256, each a text. Received: 257 of them."),
+        ({"query": QUERY}, "set `model` to one of shard0, shard1, shard2, whole."),
+        ({"model": "whole"}, "A request needs either `query` or `queries`. Received: model."),
+        ({"model": "whole", "query": "a", "queries": ["a"]}, "Received: model, query, queries."),
+        ({"model": "whole", "query": 7}, "`query` must be a string. Received: 7."),
+        ({"model": "whole", "queries": []}, "`queries` must be a list of 1 to 256, each a string."),
+        ({"model": "whole", "queries": ["a", 1]}, "each a string. Received: 1 at position 1."),
+        ({"model": "whole", "queries": ["a"] * 257}, "1 to 256, each a string. Received: 257 of them."),
         ({"model": "whole", "query": "a", "topk": 3}, "did you mean `top_k`? Received: `topk`."),
         ({"model": "whole", "query": "a", "top_k": 0}, "a whole number between 1 and 10000. Received: 0."),
         ({"model": "whole", "query": "a", "top_k": True}, "Received: True."),
@@ -180,11 +180,11 @@ def test_bad_searches_are_one_sentence(retriever_server, body, message):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"query": "a"}, "A request needs `documents`, a list of 1 to 1024"),
+        ({"query": "a"}, "Received: model, query."),
         ({"query": "a", "documents": []}, "`documents` must be a list of 1 to 1024"),
         (
             {"query": "a", "documents": ["b", {"title": "c"}]},
-            "each a text or an object with `text`. Received: {'title': 'c'} at position 1.",
+            "each a string or an object with `text`. Received: {'title': 'c'} at position 1.",
         ),
         ({"query": "a", "documents": ["b"], "top_n": 0}, "`top_n` must be a whole number between 1"),
         ({"query": "", "documents": ["b"]}, "Every query must contain text"),

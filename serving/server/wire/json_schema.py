@@ -1,6 +1,6 @@
-"""The part of JSON Schema that the server's own endpoints are described in, and its check.
+"""Schemas of the server's own endpoints, in a subset of JSON Schema, and the check of a request.
 
-What `/openapi.json` shows of a request is what a request is checked by, so that the two cannot disagree.
+`/openapi.json` shows the same schemas that requests are checked against, so the two cannot disagree.
 Knows nothing of models or searching.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from serving.server.status import RequestError, invalid_argument
@@ -19,33 +19,63 @@ _INT32 = 2**31 - 1
 
 
 def text(description: str, *choices: str) -> Schema:
-    """A string, one of `choices` if there are any."""
+    """Returns the schema of a string.
+
+    Args:
+        description: What the string means.
+        *choices: Values to choose from. Without any, every string is valid.
+    """
     return {"type": "string", "description": description, **({"enum": list(choices)} if choices else {})}
 
 
 def whole(description: str, least: int, most: int = _INT32) -> Schema:
-    """A whole number."""
+    """Returns the schema of an integer.
+
+    Args:
+        description: What the integer means.
+        least: Smallest valid value.
+        most: Largest valid value.
+    """
     return {"type": "integer", "minimum": least, "maximum": most, "description": description}
 
 
 def number(description: str, least: float, most: float) -> Schema:
-    """A number."""
+    """Returns the schema of a number.
+
+    Args:
+        description: What the number means.
+        least: Smallest valid value.
+        most: Largest valid value.
+    """
     return {"type": "number", "minimum": least, "maximum": most, "description": description}
 
 
 def flag(description: str) -> Schema:
-    """True or false; false if left out."""
+    """Returns the schema of a boolean that defaults to false."""
     return {"type": "boolean", "default": False, "description": description}
 
 
 def many(description: str, items: Schema, least: int = 0, most: int | None = None) -> Schema:
-    """A list."""
+    """Returns the schema of a list.
+
+    Args:
+        description: What the list means.
+        items: Schema of its elements.
+        least: Smallest valid length.
+        most: Largest valid length. None sets no limit.
+    """
     bound = {} if most is None else {"maxItems": most}
     return {"type": "array", "items": items, "minItems": least, **bound, "description": description}
 
 
 def record(properties: Mapping[str, Schema], required: tuple[str, ...] = (), closed: bool = True) -> Schema:
-    """An object; a closed one has no other properties than these."""
+    """Returns the schema of an object.
+
+    Args:
+        properties: Schemas by property name.
+        required: Names of the properties that must be present.
+        closed: Whether other properties are refused.
+    """
     schema: Schema = {"type": "object", "properties": dict(properties)}
     if required:
         schema["required"] = list(required)
@@ -55,20 +85,49 @@ def record(properties: Mapping[str, Schema], required: tuple[str, ...] = (), clo
 def check_body(document: Mapping[str, Any], schema: Schema) -> None:
     """Checks a request against its schema.
 
+    Args:
+        document: The request.
+        schema: Schema of an object.
+
     Raises:
-        RequestError: INVALID_ARGUMENT, one sentence about the first thing that is wrong.
+        RequestError: INVALID_ARGUMENT, with one sentence about the first error.
     """
     known = schema["properties"]
     for name, value in document.items():
         if name not in known:
-            nearest = difflib.get_close_matches(name, known, n=1)
-            meant = f"; did you mean `{nearest[0]}`?" if nearest else "."
-            raise invalid_argument(f"A request may have {', '.join(known)}{meant} Received: `{name:.40}`.")
+            raise invalid_argument(
+                f"A request may have {', '.join(known)}{did_you_mean(name, known)} Received: `{name:.40}`."
+            )
         if not _fits(value, known[name]):
             raise _wrong(name, known[name], value)
     for name in schema.get("required", ()):
         if name not in document:
-            raise invalid_argument(f"A request needs `{name}`, {said(known[name])}. Received: none.")
+            raise invalid_argument(
+                f"A request needs `{name}`, {said(known[name])}. Received: {names_in(document)}."
+            )
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Returns the end of a sentence about an unknown name.
+
+    Args:
+        name: The unknown name.
+        known: The names to choose from.
+
+    Returns:
+        A question with the most similar name, or a full stop if none is similar.
+
+    Example:
+        >>> did_you_mean("topk", ["query", "top_k"])
+        '; did you mean `top_k`?'
+    """
+    nearest = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean `{nearest[0]}`?" if nearest else "."
+
+
+def names_in(document: Mapping[str, Any]) -> str:
+    """Returns the property names of a request, for an error about one that is missing."""
+    return f"{', '.join(document) or 'an empty object':.80}"
 
 
 def _wrong(name: str, schema: Schema, value: Any) -> RequestError:
@@ -108,7 +167,7 @@ def _fits(value: Any, schema: Schema) -> bool:
 def _is_number(value: Any, kind: str) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
-    # 2.0 is a whole number in JSON Schema.
+    # 2.0 is an integer in JSON Schema.
     return math.isfinite(value) and (kind == "number" or isinstance(value, int) or value.is_integer())
 
 
@@ -117,7 +176,14 @@ def _has_length(value: list[Any], schema: Schema) -> bool:
 
 
 def said(schema: Schema) -> str:
-    """What a value must be, in words."""
+    """Returns what a value must be, in words.
+
+    Args:
+        schema: Schema of the value.
+
+    Returns:
+        A phrase that fits after "must be".
+    """
     if "anyOf" in schema:
         return " or ".join(said(option) for option in schema["anyOf"])
     kind = schema["type"]
@@ -131,4 +197,4 @@ def said(schema: Schema) -> str:
     if kind in ("integer", "number"):
         name = "a whole number" if kind == "integer" else "a number"
         return f"{name} between {schema['minimum']:g} and {schema['maximum']:.10g}"
-    return {"string": "a text", "boolean": "true or false"}[kind]
+    return {"string": "a string", "boolean": "true or false"}[kind]

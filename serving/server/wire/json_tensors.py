@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import difflib
 import json
 import math
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ import numpy as np
 
 from serving.server.status import RequestError, invalid_argument
 from serving.server.tensor_protos import dtype_name
+from serving.server.wire.json_schema import did_you_mean
 from xtr_tf.runtime import Signature, TensorSpec
 
 _BASE64 = "b64"
@@ -23,7 +23,17 @@ _KINDS = {dict: "Object", list: "Array", str: "String", int: "Number", float: "N
 
 
 def parse_body(body: bytes) -> dict[str, Any]:
-    """Parses a request body, which must be a JSON object."""
+    """Parses a request body, which must be a JSON object.
+
+    Args:
+        body: The bytes of the body.
+
+    Returns:
+        The object.
+
+    Raises:
+        RequestError: INVALID_ARGUMENT, with TensorFlow Serving's message.
+    """
     if not body:
         raise invalid_argument("JSON Parse error: The document is empty")
     try:
@@ -43,10 +53,17 @@ def parse_body(body: bytes) -> dict[str, Any]:
 
 
 def decode_inputs(document: Mapping[str, Any], signature: Signature) -> tuple[dict[str, np.ndarray], bool]:
-    """Reads a request's tensors.
+    """Reads the tensors of a request.
+
+    Args:
+        document: The request.
+        signature: The signature that it calls.
 
     Returns:
-        The arrays by input, and whether the request is in row format.
+        The arrays by input name, and whether the request is in row format.
+
+    Raises:
+        RequestError: INVALID_ARGUMENT, with TensorFlow Serving's message.
     """
     if "instances" in document and "inputs" in document:
         raise invalid_argument(
@@ -61,13 +78,19 @@ def decode_inputs(document: Mapping[str, Any], signature: Signature) -> tuple[di
 
 
 def encode_outputs(outputs: Mapping[str, np.ndarray], row_format: bool, strict: bool = False) -> bytes:
-    """Writes an answer in the format of its request; one output stands alone, several are named.
+    """Writes an answer in the format of its request. A single output has no name in the answer.
 
     Args:
         outputs: Arrays by name.
         row_format: Whether the request was in row format.
-        strict: Whether numbers that are not finite become `null`. TensorFlow Serving writes `NaN` and
-            `-Infinity`, which JSON does not know.
+        strict: Whether to write `null` for numbers that are not finite. TensorFlow Serving writes `NaN` and
+            `-Infinity`, which are not JSON.
+
+    Returns:
+        The answer as JSON.
+
+    Raises:
+        RequestError: INVALID_ARGUMENT, if the outputs have no rows or different numbers of them.
     """
     columns = {name: _to_json(name, array, strict) for name, array in outputs.items()}
     answer = next(iter(columns.values())) if len(columns) == 1 else columns
@@ -108,7 +131,7 @@ def _decode_rows(instances: Any, document: Any, signature: Signature) -> dict[st
             raise invalid_argument(f"Expecting {wanted} but got {got} at item {position} of input list")
         values = instance if named else {next(iter(columns)): instance}
         if position == 0:
-            # What has a default may be left out, by all rows alike.
+            # Inputs with a default may be left out, but by all rows.
             columns = {name: [] for name in columns if name in values or name not in signature.optional}
         if values.keys() != columns.keys():
             raise invalid_argument(
@@ -132,10 +155,8 @@ def _decode_columns(inputs: Any, signature: Signature) -> dict[str, np.ndarray]:
             )
         inputs = {next(iter(signature.inputs)): inputs}
     for name in inputs.keys() - signature.inputs.keys():
-        nearest = difflib.get_close_matches(name, signature.inputs, n=1)
-        meant = f"; did you mean {nearest[0]}?" if nearest else "."
         raise invalid_argument(
-            f"Unknown input: {name:.100} in 'inputs' object{meant}"
+            f"Unknown input: {name:.100} in 'inputs' object{did_you_mean(name, signature.inputs)}"
             f" Signature {signature.name} takes {', '.join(signature.inputs)}."
         )
     arrays = {}
@@ -243,7 +264,8 @@ def _to_json(name: str, array: np.ndarray, strict: bool) -> Any:
         values[~finite] = None
         return values.tolist()
     if array.dtype == np.float32:
-        # Through text, for the shortest digits of a float32: as a float64, 0.2 is 0.20000000298….
+        # Through text, for the shortest digits of a float32. As a float64, 0.2 would be 0.20000000298….
+
         return array.astype(str).astype(np.float64).tolist()
     if array.dtype.kind != "O":
         return array.tolist()

@@ -1,7 +1,7 @@
-"""Search and reranking as people type them: JSON by name on top of a retriever's signatures.
+"""Endpoints for search and reranking with plain JSON, on top of a retriever's signatures.
 
-`openapi.py` says what requests and answers look like. Limits, tokens, deadlines and the form of errors are
-those of the rest of the REST API (`rest_api.py`).
+`openapi.py` describes requests and answers. Limits, tokens, deadlines and the format of errors are those of
+the rest of the REST API (`rest_api.py`).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from serving.server.requests.observer import RequestRecord
 from serving.server.status import Code, RequestError, invalid_argument, not_found
 from serving.server.wire import openapi
 from serving.server.wire.http_server import HttpRequest, HttpResponse
-from serving.server.wire.json_schema import Schema, check_body
+from serving.server.wire.json_schema import Schema, check_body, names_in
 from serving.server.wire.json_tensors import parse_body
 from serving.server.wire.rest_api import Route
 
-# What a document is returned with: the name in a request and answer, and the signature's.
+# Parts of a document: the name in requests and answers, and the signature's output.
 _DESCRIPTIONS = {"title": "titles", "language": "languages", "text": "texts"}
 _FIELDS = "fields"
 _ALL = "*"
@@ -34,7 +34,7 @@ _BOTH_SCORES = {"xtr_score": "xtr_scores", "lexical_score": "lexical_scores"}
 _MATCHES = ("query_pieces", "document_pieces", "token_scores", "retrieved", "starts", "limits", "weights")
 _NOT_PARAMETERS = ("model", "query", "queries", "fields", "explain", "languages")
 _DTYPES = {"integer": np.int32, "number": np.float32}
-# No document with text scores lower: f_ColBERT is a mean of cosines.
+# The lowest possible score of a document with text, because f_ColBERT is a mean of cosines.
 _WITHOUT_TEXT = -1.0
 
 
@@ -43,8 +43,8 @@ class SearchApi:
 
     Args:
         predictor: Runs the requests.
-        models: Names the models that are served.
-        limits: Bounds on a request.
+        models: Returns the names of the served models.
+        limits: Limits of a request.
         asks_for_tokens: Whether callers need a bearer token, for the OpenAPI document.
     """
 
@@ -60,17 +60,17 @@ class SearchApi:
         self._asks_for_tokens = asks_for_tokens
         self._search = openapi.search_operation(limits)
         self._rerank = openapi.rerank_operation(limits)
-        # Where Cohere's newer clients ask for the same.
+        # Newer clients of Cohere use this path for the same request.
         self._rerank_v2 = dataclasses.replace(self._rerank, path="/v2/rerank", name="rerank_v2")
         self._rerank_texts = openapi.rerank_texts_operation(limits)
 
     def pages(self) -> dict[str, HttpResponse]:
-        """Returns the OpenAPI document by its path."""
+        """Returns the fixed pages, here the OpenAPI document, by path."""
         operations = [self._search, self._rerank, self._rerank_v2, self._rerank_texts]
         return {openapi.PATH: HttpResponse(openapi.render_document(operations, self._asks_for_tokens))}
 
     def routes(self) -> dict[str, Route]:
-        """Returns the endpoints by their paths."""
+        """Returns the endpoints by path."""
         return {
             self._search.path: self.search,
             self._rerank.path: self.rerank,
@@ -79,15 +79,27 @@ class SearchApi:
         }
 
     async def search(self, request: HttpRequest, record: RequestRecord) -> HttpResponse:
-        """Answers a query or several."""
+        """Answers `/v1/search`.
+
+        Args:
+            request: A request with one query or several.
+            record: Record of the request for metrics and logs.
+
+        Returns:
+            The documents found for each query.
+
+        Raises:
+            RequestError: The request is invalid, or the model failed.
+        """
         asked = parse_body(request.body)
         check_body(asked, self._search.request)
         if ("query" in asked) == ("queries" in asked):
-            received = "both" if "query" in asked else "neither"
-            raise invalid_argument(f"A request needs either `query` or `queries`. Received: {received}.")
+            raise invalid_argument(
+                f"A request needs either `query` or `queries`. Received: {names_in(asked)}."
+            )
         if asked.get("explain") and asked.get("rescore"):
             raise invalid_argument(
-                "`explain` tells of the score before rescoring; leave out `rescore`. "
+                "`explain` shows the score before rescoring; leave out `rescore`. "
                 f"Received: {asked['rescore']}."
             )
         queries = asked["queries"] if "queries" in asked else [asked["query"]]
@@ -103,7 +115,18 @@ class SearchApi:
         return _json({**_answered_by(prediction), "milliseconds": round(milliseconds, 2), "results": results})
 
     async def rerank(self, request: HttpRequest, record: RequestRecord) -> HttpResponse:
-        """Ranks documents; the request and the answer have the shape that Cohere and Jina gave them."""
+        """Answers `/v1/rerank` and `/v2/rerank`, with the request and answer formats of Cohere and Jina.
+
+        Args:
+            request: A request with a query and the documents to rank.
+            record: Record of the request for metrics and logs.
+
+        Returns:
+            The positions of the documents and their scores, best first.
+
+        Raises:
+            RequestError: The request is invalid, or the model failed.
+        """
         asked = parse_body(request.body)
         check_body(asked, self._rerank.request)
         texts = [given if isinstance(given, str) else given["text"] for given in asked["documents"]]
@@ -119,7 +142,18 @@ class SearchApi:
         return _json({"id": record.request_id, **_answered_by(prediction), "results": results})
 
     async def rerank_texts(self, request: HttpRequest, record: RequestRecord) -> HttpResponse:
-        """Ranks texts as Text Embeddings Inference does."""
+        """Answers `/rerank`, with the request and answer formats of Text Embeddings Inference.
+
+        Args:
+            request: A request with a query and the texts to rank.
+            record: Record of the request for metrics and logs.
+
+        Returns:
+            The positions of the texts and their scores, best first.
+
+        Raises:
+            RequestError: The request is invalid, or the model failed.
+        """
         asked = parse_body(request.body)
         check_body(asked, self._rerank_texts.request)
         texts = asked["texts"]
@@ -149,7 +183,7 @@ class SearchApi:
         choose: Callable[[Mapping[str, Any]], tuple[str, ...]],
         asked_by: tuple[str | None, RequestRecord],
     ) -> Prediction:
-        """Runs a signature; `choose` picks what to return from its outputs."""
+        """Runs a signature. `choose` selects the outputs to return."""
         model = self._model(asked_by[0])
 
         def decode(session: Signatures, max_elements: int) -> ModelCall:
@@ -174,12 +208,14 @@ class SearchApi:
         if not served:
             raise not_found("This server has no model yet.")
         if len(served) > 1:
-            raise invalid_argument(f"Choose a `model` of {', '.join(served)}. Received: none.")
+            raise invalid_argument(
+                f"This server has several models; set `model` to one of {', '.join(served)}."
+            )
         return served[0]
 
 
 def _parameters(asked: Mapping[str, Any], kinds: Mapping[str, Schema]) -> dict[str, np.ndarray]:
-    """The parameters that were given, one value for all queries; `kinds` has their schemas."""
+    """Returns the given parameters, each with one value for all queries. `kinds` has their schemas."""
     given = {name: value for name, value in asked.items() if name not in _NOT_PARAMETERS}
     if "languages" in asked:
         given["languages"] = ",".join(asked["languages"])
@@ -190,7 +226,7 @@ def _parameters(asked: Mapping[str, Any], kinds: Mapping[str, Schema]) -> dict[s
 
 
 def _wanted(asked: Mapping[str, Any], outputs: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names of the outputs that an answer is made of."""
+    """Returns the names of the outputs that the answer needs."""
     names = asked.get("fields", ("title", "language"))
     described = {_DESCRIPTIONS.get(name, _FIELDS): name for name in names if name != _ALL}
     for output, name in described.items():
