@@ -1,1 +1,1 @@
-"""A model server with TensorFlow Serving's API, made of pip packages only, without Python TensorFlow."""
+"""A model server with TensorFlow Serving's API. It needs only pip packages, and no TensorFlow for Python."""

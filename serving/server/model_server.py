@@ -1,4 +1,4 @@
-"""The server as a whole: what can be chosen about it, how its parts are joined, started and ended."""
+"""The server as a whole: its options, and how its parts are connected, started and stopped."""
 
 from __future__ import annotations
 
@@ -36,31 +36,34 @@ _CREDENTIAL_SECONDS = 1.0
 
 @dataclasses.dataclass(frozen=True)
 class ServerOptions:
-    """How to serve.
+    """Options of a server.
 
     Attributes:
         models: Models to serve.
-        model_config_file: Where `models` came from, if it is to be watched for changes.
-        host: Address to bind; loopback, unless the server is meant for others.
-        port: gRPC port; 0 chooses a free one.
-        rest_port: REST port; 0 chooses a free one, None for no REST.
-        require_marker: Whether versions without the file `_SUCCESS`, which is written last, are ignored.
-        poll_seconds: How often the models' directories are looked at; 0 for once.
-        workers: Model calls at the same time; 0 for one per core.
-        batching: Bounds of batches.
+        model_config_file: File that `models` was read from, to watch for changes. None watches nothing.
+        host: Address to bind. The default accepts only local clients.
+        port: gRPC port. 0 chooses a free one.
+        rest_port: REST port. 0 chooses a free one, None turns REST off.
+        require_marker: Whether to ignore versions without the file `_SUCCESS`, which is written last.
+        poll_seconds: Seconds between checks for new versions. 0 checks only once.
+        workers: Concurrent model calls. 0 runs one per core.
+        batching: Limits of batches.
         session: How TensorFlow runs the models.
-        limits: Bounds on requests.
-        rest_timeout_seconds: Deadline of a REST request, which carries none of its own.
-        drain_seconds: How long requests in progress may take after SIGTERM, or hold a version that is to go.
-        log_sampling: Share of requests that are logged.
+        limits: Limits of requests.
+        rest_timeout_seconds: Timeout of REST requests, which have no deadline of their own.
+        drain_seconds: Time to finish requests after SIGTERM, or before a version is unloaded.
+        log_sampling: Fraction of requests to log.
         tls: Certificates, or None for plain text.
-        token_file: Bearer tokens, or None for no check.
-        admin_token_file: Bearer tokens of those who may change the configuration by a request. Without it
-            callers may do that, too, if the server listens to this machine only; else nobody.
-        strict_json: Whether REST answers `null` for numbers that are not finite.
-        prefer_tensor_content: Whether answers carry numbers as raw bytes.
-        playground: Whether the page to try things out is served.
+        token_file: File with the bearer tokens of callers, or None to accept all callers.
+        admin_token_file: File with the bearer tokens that may change the configuration. Without it, all
+            callers may if the server accepts only local clients, and otherwise none.
+        strict_json: Whether REST answers have `null` for numbers that are not finite.
+        prefer_tensor_content: Whether to return numbers as raw bytes.
+        playground: Whether to serve a page for trying queries.
         collection: A collection to serve instead of models.
+
+    Raises:
+        InputError: A value is out of range, or the playground is on while REST is off.
     """
 
     models: tuple[ModelConfig, ...]
@@ -102,11 +105,11 @@ class ServerOptions:
 
 
 class ModelServer:
-    """Serves models over gRPC and REST. Everything but models and files runs on one event loop.
+    """Serves models over gRPC and REST. Everything except model calls and file access runs on one event loop.
 
     Args:
-        options: How to serve.
-        log: Where the log goes; standard error by default.
+        options: Options of the server.
+        log: Stream for the log. Defaults to standard error.
 
     Example:
         >>> server = ModelServer(ServerOptions((ModelConfig("default", Path("models/atlas")),)))
@@ -132,7 +135,7 @@ class ModelServer:
         """Serves until SIGTERM or SIGINT.
 
         Args:
-            announce: Called once, when the ports are open and the models have been tried.
+            announce: Called once, after the ports were opened and the server tried to load all models.
         """
         await self.start()
         loop = asyncio.get_running_loop()
@@ -149,7 +152,7 @@ class ModelServer:
             await self.stop()
 
     async def start(self) -> None:
-        """Builds the parts and opens the ports; no model is loaded yet."""
+        """Builds the parts and opens the ports, but does not load models yet."""
         options = self.options
         self._pool = WorkerPool(options.workers)
         self._manager = self._make_manager()
@@ -193,12 +196,12 @@ class ModelServer:
             *(self._pool, options.batching, options.session, self._metrics, self._log),
             *(self._on_change, options.drain_seconds, options.require_marker),
         )
-        # Known before the first request can come: what is being loaded is unavailable, not unknown.
+        # Before the first request, so that a model that is still loading is unavailable, not unknown.
         manager.configure(options.models)
         return manager
 
     async def stop(self) -> None:
-        """Takes no more requests, waits for those in progress, frees the models."""
+        """Refuses new requests, waits for those in progress and frees the models."""
         self._log.event("draining", requests=self._admission.in_progress)
         grace = self.options.drain_seconds
         stopping = asyncio.gather(
@@ -206,7 +209,7 @@ class ModelServer:
         )
         while self._admission.in_progress and not stopping.done():
             await asyncio.sleep(0.01)
-        # Streams of health watchers would otherwise hold the server for the whole grace period.
+        # Otherwise streams that watch the health would delay this for the whole grace period.
         await self._grpc.stop(0.1)
         await stopping
         await self._manager.close()
@@ -215,7 +218,7 @@ class ModelServer:
         self._log.close()
 
     def describe_models(self) -> str:
-        """Returns the models and the versions of each that answer, for people."""
+        """Returns a readable list of the models and their available versions."""
         return ", ".join(
             f"{name} ({_versions([version.number for version in model.available])})"
             for name, model in self._manager.models.items()
@@ -224,7 +227,7 @@ class ModelServer:
     async def _load_models(self) -> None:
         await self._manager.refresh()
         if not self._manager.is_ready:
-            # The server stays: its status tells why, and a sound version may come.
+            # Keep running: the status shows why, and a good version may still appear.
             self._log.event("not_available", models=self.describe_models())
 
     def _polling(self) -> list[Coroutine[Any, Any, None]]:
@@ -236,7 +239,7 @@ class ModelServer:
         return polls
 
     async def _poll_config(self) -> None:
-        """Applies the model config file whenever what it says changes, and again while that is refused."""
+        """Applies the model config file when its content changes, and retries while it is refused."""
         file = self.options.model_config_file
         assert file is not None
         known: list[ModelConfig] | None = list(self.options.models)
@@ -257,7 +260,7 @@ class ModelServer:
                     self._log.event("config_refused", error=refusal)
 
     async def _poll_credentials(self) -> None:
-        """Takes new tokens and certificates when their files change; invalid ones are ignored."""
+        """Reloads tokens and certificates when their files change, and ignores invalid files."""
         options = self.options
         watched: list[tuple[Watched, Callable[[], None]]] = []
         for file, tokens in (
@@ -312,7 +315,7 @@ def _versions(numbers: list[int]) -> str:
 
 
 class _Names:
-    """The names of the configured models, whatever they are at the moment."""
+    """The names of the currently configured models."""
 
     def __init__(self, manager: ModelManager | CollectionManager) -> None:
         self._manager = manager

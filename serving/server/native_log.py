@@ -1,9 +1,8 @@
-"""What native libraries write to standard error, as lines of the server's log.
+"""Turns what native libraries write to standard error into lines of the server's log.
 
-TensorFlow and gRPC have C++ inside that writes text of its own to file descriptor 2, some of it whatever log
-level is set. A pipe takes the descriptor's place; at its other end this file runs as a small process, so
-that the last output of a crash are not lost with the server. It must not import anything but the standard
-library.
+The C++ code of TensorFlow and gRPC writes plain text to file descriptor 2, some of it at any log level. A pipe
+replaces the descriptor. This file runs as a small process at the other end, so that the last lines before a
+crash are not lost. It must import only the standard library.
 """
 
 from __future__ import annotations
@@ -27,17 +26,19 @@ _TENSORFLOW = re.compile(
 
 @contextmanager
 def structured_standard_error() -> Iterator[TextIO]:
-    """Makes every line on standard error a JSON object, until the process ends.
+    """Makes every line on standard error a JSON object until the process ends.
 
-    Gives the stream for lines that are JSON already. If the body raises, standard error is given back,
-    so that the person who started the server reads the reason as it is.
+    If the body raises, standard error is restored, so that the error is readable.
+
+    Yields:
+        The stream to write lines to that are JSON already.
     """
     stream = os.fdopen(os.dup(2), "w", encoding="utf-8")
     command = [sys.executable, "-I", "-S", __file__]
     wrapper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stream)
     assert wrapper.stdin is not None
     os.dup2(wrapper.stdin.fileno(), 2)
-    # If nobody reads the log, lines are lost and no request waits.
+    # If nobody reads the log, drop lines rather than block requests.
     os.set_blocking(2, False)
     wrapper.stdin.close()
     try:
@@ -49,7 +50,12 @@ def structured_standard_error() -> Iterator[TextIO]:
 
 
 def wrap_lines(lines: BinaryIO, out: BinaryIO) -> None:
-    """Writes each line as a JSON object: of the event `tensorflow`, or `stderr` if it does not look so."""
+    """Writes each line as a JSON object with the event `tensorflow`, or `stderr` if it has another format.
+
+    Args:
+        lines: The lines to read.
+        out: Where to write the objects, one per line.
+    """
     for line in lines:
         text = line.decode("utf-8", "replace").rstrip()
         if not text:
@@ -67,7 +73,7 @@ def wrap_lines(lines: BinaryIO, out: BinaryIO) -> None:
 
 
 if __name__ == "__main__":
-    # Signals to the whole group are for the server; this process ends when the server has.
+    # Signals to the process group are meant for the server. This process ends after it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     wrap_lines(sys.stdin.buffer, sys.stdout.buffer)

@@ -1,6 +1,6 @@
-"""Answers prediction and model requests, whichever API they came by.
+"""Answers prediction and model requests of all APIs.
 
-The one place where a request meets a model: it is checked against the limits, given a version, and run.
+Only here does a request meet a model: its version is chosen, it is checked against the limits, and it runs.
 Knows nothing of protocols.
 """
 
@@ -22,7 +22,13 @@ from serving.server.status import invalid_argument, not_found
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """Which model a request means: by version, by label, or the latest."""
+    """The model that a request names.
+
+    Attributes:
+        name: Name of the model.
+        version: Version of the model. None if `label` is set, or for the latest version.
+        label: Label of the version.
+    """
 
     name: str
     version: int | None = None
@@ -30,7 +36,17 @@ class Target:
 
     @classmethod
     def from_proto(cls, message: Any) -> Target:
-        """Reads the `ModelSpec` of a request message."""
+        """Reads the `ModelSpec` of a request message.
+
+        Args:
+            message: A request with a field `model_spec`.
+
+        Returns:
+            The target.
+
+        Raises:
+            RequestError: INVALID_ARGUMENT, if the message names no model.
+        """
         if not message.HasField("model_spec"):
             raise invalid_argument("Missing ModelSpec")
         spec = message.model_spec
@@ -46,7 +62,14 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """A model's answer, and who gave it."""
+    """The answer of a model.
+
+    Attributes:
+        outputs: Arrays by output name.
+        name: Name of the model that answered.
+        version: Its version.
+        signature: The signature that was run.
+    """
 
     outputs: dict[str, np.ndarray]
     name: str
@@ -62,25 +85,25 @@ class Answering(Protocol):
 
     @property
     def session(self) -> Signatures:
-        """What it takes."""
+        """The signatures that it answers."""
 
     async def run(self, call: ModelCall) -> dict[str, np.ndarray]:
-        """Answers."""
+        """Runs a checked call and returns its outputs by name."""
 
 
 class Models(Protocol):
-    """What knows which version answers."""
+    """Knows which version answers a request."""
 
     def lease(
         self, name: str, version: int | None = None, label: str | None = None
     ) -> AbstractContextManager[Answering]:
-        """Finds the version that is to answer and keeps it for the length of a request."""
+        """Finds the version that answers a request and keeps it loaded until the request ends."""
 
     def states(self, name: str) -> list[Version]:
-        """Returns all versions of a model that are known, lowest first."""
+        """Returns all known versions of a model, lowest first."""
 
     def labelled(self, name: str, label: str) -> int:
-        """Returns the version that a label stands for."""
+        """Returns the version that has a label."""
 
 
 class Predictor:
@@ -88,7 +111,7 @@ class Predictor:
 
     Args:
         manager: The loaded models.
-        limits: Bounds on a request.
+        limits: Limits of a request.
     """
 
     def __init__(self, manager: Models, limits: Limits) -> None:
@@ -104,10 +127,16 @@ class Predictor:
         """Runs one request.
 
         Args:
-            target: Which model.
-            decode: Makes the checked call for the version that was chosen, given the model and the
-                number of elements that an input may have.
-            record: Told what was asked of whom.
+            target: The model to run.
+            decode: Returns the checked call, given the signatures of the chosen version and the largest
+                number of elements of an input.
+            record: Record of the request, completed here.
+
+        Returns:
+            The answer.
+
+        Raises:
+            RequestError: No such version answers, the request is invalid, or the model failed.
         """
         record.model = target.name
         with self._manager.lease(target.name, target.version, target.label) as servable:
@@ -120,14 +149,36 @@ class Predictor:
         return Prediction(outputs, servable.name, servable.version, call.signature.name)
 
     def signature_defs(self, target: Target, record: RequestRecord) -> tuple[int, Mapping[str, Any]]:
-        """Returns the version that answers and its `SignatureDef`s by name."""
+        """Returns the signatures of a model.
+
+        Args:
+            target: The model.
+            record: Record of the request, completed here.
+
+        Returns:
+            The version that answers, and its `SignatureDef`s by name.
+
+        Raises:
+            RequestError: No such version answers.
+        """
         record.model = target.name
         with self._manager.lease(target.name, target.version, target.label) as servable:
             record.version = servable.version
             return servable.version, servable.session.signature_defs
 
     def states(self, target: Target, record: RequestRecord) -> list[Version]:
-        """Returns the states of one version or of all of a model."""
+        """Returns the states of one version, or of all versions of a model.
+
+        Args:
+            target: The model, with or without a version or label.
+            record: Record of the request, completed here.
+
+        Returns:
+            The versions, lowest first.
+
+        Raises:
+            RequestError: NOT_FOUND, if there is no such model or version.
+        """
         record.model = target.name
         versions = self._manager.states(target.name)
         number = target.version

@@ -1,7 +1,7 @@
-"""TensorFlow Serving's messages, imported without importing TensorFlow, and its services by their methods.
+"""TensorFlow Serving's messages, imported without TensorFlow, and descriptions of its services.
 
-The modules that describe the services, `prediction_service_pb2` and `model_service_pb2`, were generated long
-ago and cannot be imported with protobuf 4 and later; gRPC reflection needs the same descriptions.
+The generated modules of the services, `prediction_service_pb2` and `model_service_pb2`, are too old to be
+imported with protobuf 4 and later. gRPC reflection needs their descriptions, so they are built here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ model_server_config_pb2 = import_proto("tensorflow_serving.config.model_server_c
 PREDICTION_SERVICE = "tensorflow.serving.PredictionService"
 MODEL_SERVICE = "tensorflow.serving.ModelService"
 
-# By service: the file it is declared in, and by method the classes of its request and response.
+# For each service: the file that declares it, and the request and response classes of its methods.
 _SERVICES: dict[str, tuple[str, dict[str, tuple[Any, Any]]]] = {
     PREDICTION_SERVICE: (
         "tensorflow_serving/apis/prediction_service.proto",
@@ -64,7 +64,7 @@ _SERVICES: dict[str, tuple[str, dict[str, tuple[Any, Any]]]] = {
 
 
 def _describe(service: str) -> bytes:
-    """Returns the serialised description of the file that declares a service, as the compiler wrote it."""
+    """Returns the serialised description of the file that declares a service, as protoc would write it."""
     name, methods = _SERVICES[service]
     package, _, short_name = service.rpartition(".")
     files = {message.DESCRIPTOR.file.name for messages in methods.values() for message in messages}

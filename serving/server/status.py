@@ -1,7 +1,7 @@
-"""How requests end and which state versions are in, in the protocol's own names and numbers.
+"""Status codes of requests and states of versions, with the names and numbers of the protocol.
 
-Codes of requests are gRPC's, which are TensorFlow's; the REST API translates them as TensorFlow Serving
-does. States of versions are TensorFlow Serving's. Imports nothing of the server's.
+Codes are those of gRPC and TensorFlow; the REST API translates them as TensorFlow Serving does. States of
+versions are TensorFlow Serving's. Imports nothing else from the server.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import grpc
 
 
 class Code(enum.IntEnum):
-    """A request's outcome, numbered as in gRPC."""
+    """Status code of a request, numbered as in gRPC."""
 
     OK = 0
     CANCELLED = 1
@@ -34,12 +34,12 @@ class Code(enum.IntEnum):
 
     @property
     def grpc(self) -> grpc.StatusCode:
-        """The same code as gRPC's type."""
+        """The same code as gRPC's enum."""
         return _GRPC[self]
 
     @property
     def http(self) -> int:
-        """The HTTP status under which TensorFlow Serving reports the code."""
+        """The HTTP status that TensorFlow Serving uses for the code."""
         return _HTTP.get(self, 500)
 
 
@@ -65,7 +65,7 @@ _MAX_MESSAGE = 1000
 
 
 class State(enum.IntEnum):
-    """A version's state, numbered as `ModelVersionStatus.State`."""
+    """State of a version, numbered as in `ModelVersionStatus.State`."""
 
     START = 10
     LOADING = 20
@@ -75,9 +75,11 @@ class State(enum.IntEnum):
 
 
 class RequestError(Exception):
-    """Ends a request with a code and one sentence for the caller.
+    """Ends a request with a status code and one sentence for the caller.
 
-    The sentence travels in HTTP/2 trailers, which are small: a long one is cut.
+    Args:
+        code: The status code.
+        message: The sentence. It is sent in HTTP/2 trailers, which are small, so long ones are truncated.
     """
 
     def __init__(self, code: Code, message: str) -> None:
@@ -87,7 +89,7 @@ class RequestError(Exception):
 
 
 def invalid_argument(message: str) -> RequestError:
-    """Returns the error for a request that can never succeed as it is."""
+    """Returns the error for an invalid request, which the caller should not retry."""
     return RequestError(Code.INVALID_ARGUMENT, message)
 
 

@@ -1,8 +1,8 @@
-"""`tensorflow.TensorProto` to and from NumPy arrays, by the rules of TensorFlow itself.
+"""`tensorflow.TensorProto` to and from NumPy arrays, by TensorFlow's own rules.
 
-A message may spell its values in a typed field or as raw content, and may leave out the
-repetitions of its last value. What TensorFlow cannot parse is refused, and so are values beyond
-the shape, which TensorFlow drops silently.
+A message has its values in a typed field or as raw content, and may omit repetitions of the last value.
+Messages that TensorFlow cannot parse are refused. So are values beyond the shape, which TensorFlow would
+drop silently.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FIELDS = {
 }
 
 
-# Number and kind of the fields that `serialize` writes itself: packed floats and doubles, and strings.
+# Tags of the fields that `serialize` writes itself: packed floats, packed doubles and strings.
 _WIRE_TAGS = {types_pb2.DT_FLOAT: b"\x2a", types_pb2.DT_DOUBLE: b"\x32", _STRING: b"\x42"}
 _SHORT_VARINTS = [bytes([value]) for value in range(128)]
 
@@ -47,14 +47,17 @@ class TensorParsingError(ValueError):
 
 
 def to_array(proto: Any, max_elements: int) -> np.ndarray:
-    """Reads a `TensorProto`; strings become `bytes` objects.
+    """Reads a `TensorProto`.
 
     Args:
         proto: The message.
-        max_elements: A message of a few bytes can claim any size; more than this is refused.
+        max_elements: Largest number of elements. Without it, a small message could claim any size.
+
+    Returns:
+        The array. Strings are `bytes` objects.
 
     Raises:
-        TensorParsingError: The message is not consistent in itself.
+        TensorParsingError: The message is inconsistent, too large or of an unsupported type.
     """
     shape = _shape_of(proto.tensor_shape)
     size = math.prod(shape)
@@ -75,7 +78,7 @@ def to_array(proto: Any, max_elements: int) -> np.ndarray:
 
 
 def to_proto(array: np.ndarray, as_content: bool = False) -> Any:
-    """Returns an array as a new `TensorProto`; see `fill_proto`."""
+    """Returns an array as a new `TensorProto`. See `fill_proto`."""
     proto = tensor_pb2.TensorProto()
     fill_proto(proto, array, as_content)
     return proto
@@ -86,9 +89,9 @@ def fill_proto(proto: Any, array: np.ndarray, as_content: bool = False) -> None:
 
     Args:
         proto: The message.
-        array: Numbers, or `bytes` objects.
-        as_content: Whether numbers go into `tensor_content` as raw bytes, smaller and faster for
-            large tensors, instead of into the typed field that most clients read.
+        array: Numbers or `bytes` objects.
+        as_content: Whether to write numbers as raw bytes into `tensor_content`, which is smaller and faster
+            for large tensors, instead of into the typed field that most clients read.
     """
     number = dtypes.to_number(array.dtype)
     proto.dtype = number
@@ -105,10 +108,17 @@ def fill_proto(proto: Any, array: np.ndarray, as_content: bool = False) -> None:
 
 
 def serialize(array: np.ndarray, as_content: bool = False) -> bytes:
-    """Returns an array as the bytes of a `TensorProto`; see `fill_proto`.
+    """Returns an array as a serialised `TensorProto`. See `fill_proto`.
 
-    Floats and strings, which answers are made of, are written in the wire format directly: a message would
-    copy every value twice, into Python objects and out of them.
+    Answers consist mostly of floats and strings, so these are written directly in the wire format. A message
+    would copy every value twice, into Python objects and out of them.
+
+    Args:
+        array: Numbers or `bytes` objects.
+        as_content: As for `fill_proto`.
+
+    Returns:
+        The bytes of the message.
     """
     number = dtypes.to_number(array.dtype)
     tag = _WIRE_TAGS.get(number)
@@ -124,13 +134,18 @@ def serialize(array: np.ndarray, as_content: bool = False) -> bytes:
 
 
 def length_delimited(tag: bytes, content: bytes) -> bytes:
-    """Returns a field of bytes, a string, a message or packed numbers in protobuf's wire format."""
+    """Returns a field (bytes, string, message or packed numbers) in protobuf's wire format.
+
+    Args:
+        tag: Encoded number and type of the field.
+        content: Its content.
+    """
     size = len(content)
     return tag + (_SHORT_VARINTS[size] if size < 128 else varint(size)) + content
 
 
 def varint(value: int) -> bytes:
-    """Returns a number that is not negative in protobuf's wire format."""
+    """Returns a non-negative integer in protobuf's wire format."""
     written = bytearray()
     while value > 127:
         written.append(value & 127 | 128)
@@ -145,7 +160,7 @@ def _dimension(size: int) -> bytes:
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str:
-    """Returns a dtype's name as TensorFlow's errors spell it (`float`, `half`, `string`)."""
+    """Returns the name of a dtype as in TensorFlow's errors (`float`, `half`, `string`)."""
     try:
         name: str = types_pb2.DataType.Name(dtypes.to_number(dtype))
     except (KeyError, InputError):
@@ -182,7 +197,8 @@ def _split(content: bytes, size: int) -> list[bytes]:
 
 
 def _fill(values: np.ndarray, size: int) -> np.ndarray:
-    """Repeats the last value up to `size`; no value at all stands for zeros or empty strings."""
+    """Repeats the last value up to `size`. Without any value, fills with zeros or empty strings."""
+
     if len(values) == size:
         return values
     if len(values) > size:

@@ -122,7 +122,7 @@ def test_a_request_without_end_does_not_hold_its_version(start_server, connect, 
             thread.join(20)
         assert [error.code() for error in errors] == [grpc.StatusCode.UNAVAILABLE] * 4
         assert {error.details() for error in errors} == {
-            "Version 1 of model default was unloaded before the answer was there; try again."
+            "Version 1 of model default was unloaded before it could answer; try again."
         }
         assert calls.predict().model_spec.version.value == 2  # and the workers are free again
         push(toy_models, model_base, 3)
@@ -249,7 +249,7 @@ def test_a_marker_says_that_a_version_is_whole(start_server, connect, toy_models
         target.mkdir()
         (target / MARKER).write_text(f"{'0' * 64}  saved_model.pb\n")
         states = calls.wait_for(2, "END")
-        assert "1 files of the version are missing or not those" in states[2][2]
+        assert "1 files of the version are missing or differ" in states[2][2]
         shutil.rmtree(target)
         copy_marked(3)
         calls.wait_for(3)

@@ -1,5 +1,5 @@
-"""The models of a server: which there are, which versions of each, and how a version comes and goes.
+"""The models of a server, their versions, and how versions are loaded and unloaded.
 
-`config` says what is wanted, `directory` what is on disk, `versions` what is to be done, and `manager` does
-it: it loads a new version, has it warmed up, and frees the one it replaces.
+`config` says what is wanted, `directory` finds what is on disk, `versions` decides what to do, and `manager`
+does it: it loads a new version, warms it up and frees the old one.
 """

@@ -1,6 +1,6 @@
-"""Which models to serve and which versions of each, in TensorFlow Serving's own file format.
+"""Which models and versions to serve, in TensorFlow Serving's file format.
 
-Reads and checks configurations; knows nothing of what is on disk or loaded.
+Reads and checks configurations. Knows nothing of what is on disk or loaded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from serving.server.status import RequestError, invalid_argument
 from xtr_tf.errors import InputError
 
 _PLATFORM = "tensorflow"
-#: What there is to say of a base path such as `gs://bucket/model`.
+#: The error for a base path such as `gs://bucket/model`.
 OBJECT_STORE = (
     "this server reads models from a file system; mount the bucket, or copy versions from it with "
     "serving/tf_serving/fetch_versions.sh."
@@ -27,12 +27,12 @@ OBJECT_STORE = (
 
 @dataclasses.dataclass(frozen=True)
 class VersionPolicy:
-    """Which of the versions on disk are wanted.
+    """Which of the versions on disk to serve.
 
     Attributes:
-        latest: That many of the highest; ignored if one of the others is set.
-        every: All of them.
-        specific: Exactly these.
+        latest: How many of the highest versions to serve. Ignored if `every` or `specific` is set.
+        every: Whether to serve all versions.
+        specific: The versions to serve.
     """
 
     latest: int = 1
@@ -43,9 +43,9 @@ class VersionPolicy:
         """Returns the wanted versions, lowest first.
 
         Args:
-            versions: Those on disk.
-            broken: Those that could not be loaded. `latest` skips them, so that a broken
-                newest version never leaves a model without one; the others never fall back.
+            versions: The versions on disk.
+            broken: The versions that could not be loaded. `latest` skips them, so that a model keeps
+                answering if its newest version is broken. The other policies have no fallback.
         """
         found = sorted(set(versions))
         if self.specific:
@@ -61,10 +61,10 @@ class ModelConfig:
     """One model.
 
     Attributes:
-        name: What requests call it.
-        base_path: Directory with a subdirectory for each version, named by its number.
-        policy: Versions wanted.
-        labels: Names for versions, such as `{"stable": 1, "canary": 2}`.
+        name: Name of the model in requests.
+        base_path: Directory with one subdirectory per version, named by number.
+        policy: Which versions to serve.
+        labels: Names of versions, such as `{"stable": 1, "canary": 2}`.
     """
 
     name: str
@@ -76,8 +76,14 @@ class ModelConfig:
 def read_model_configs(file: Path) -> list[ModelConfig]:
     """Reads a `tensorflow.serving.ModelServerConfig` in text format.
 
+    Args:
+        file: The file to read.
+
+    Returns:
+        One configuration per model.
+
     Raises:
-        InputError: The file cannot be read as such or asks for something impossible.
+        InputError: The file has another format, or its configuration is invalid.
     """
     message = model_server_config_pb2.ModelServerConfig()
     try:
@@ -94,8 +100,14 @@ def read_model_configs(file: Path) -> list[ModelConfig]:
 def model_configs_from_proto(message: Any) -> list[ModelConfig]:
     """Checks a `tensorflow.serving.ModelServerConfig`.
 
+    Args:
+        message: The message.
+
+    Returns:
+        One configuration per model.
+
     Raises:
-        RequestError: INVALID_ARGUMENT with TensorFlow Serving's message.
+        RequestError: INVALID_ARGUMENT, with TensorFlow Serving's message.
     """
     if message.WhichOneof("config") != "model_config_list":
         raise invalid_argument(
@@ -112,7 +124,7 @@ def model_configs_from_proto(message: Any) -> list[ModelConfig]:
 
 def is_object_store(path: str) -> bool:
     """Whether a base path is an address such as `gs://bucket/model`, which this server does not read."""
-    # `Path` makes one slash of two.
+    # `Path` turns two slashes into one.
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", path) is not None
 
 

@@ -1,7 +1,7 @@
-"""What lies on disk under a model's base path: versions, their state and their size.
+"""What is on disk under the base path of a model: its versions and their size.
 
-A version may be looked at while it is still being copied, so nothing here trusts a directory to
-be complete or to stay.
+A version may still be in the middle of being copied, so nothing here assumes that a directory is complete or
+that it stays.
 """
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ from pathlib import Path
 from serving.server.status import Code, RequestError
 from xtr_tf.files import MARKER, changed_files
 
-#: Name, size and modification time of every file; equal means unchanged.
+#: Name, size and modification time of every file.
 Fingerprint = tuple[tuple[str, int, int], ...]
 
 
 def find_versions(base_path: Path, require_marker: bool = False) -> dict[int, Path]:
-    """Returns the subdirectories that are named by a number, `{version: path}`.
+    """Finds the versions of a model: the subdirectories whose name is a number.
 
     Args:
-        base_path: Where to look.
-        require_marker: Whether those without a marker are ignored.
+        base_path: The model's directory.
+        require_marker: Whether to ignore versions without a marker file.
+
+    Returns:
+        The directory of each version. Empty if `base_path` cannot be read.
     """
     found: dict[int, Path] = {}
     try:
@@ -38,17 +41,24 @@ def find_versions(base_path: Path, require_marker: bool = False) -> dict[int, Pa
 
 
 def check_whole(directory: Path) -> None:
-    """Raises DATA_LOSS if a version has a marker, which is written last, and not the files that it names."""
+    """Checks that a version with a marker file has exactly the files that the marker lists.
+
+    Args:
+        directory: The version. Without a marker, there is nothing to check.
+
+    Raises:
+        RequestError: DATA_LOSS, if files are missing or differ.
+    """
     if (directory / MARKER).is_file() and (different := changed_files(directory)):
         raise RequestError(
             Code.DATA_LOSS,
-            f"{len(different)} files of the version are missing or not those that its marker names, such as "
-            f"{different[0]}: copy it again.",
+            f"{len(different)} files of the version are missing or differ from its marker, such as "
+            f"{different[0]}; copy it again.",
         )
 
 
 def fingerprint(directory: Path) -> Fingerprint:
-    """Returns what a change of any file below `directory` would change."""
+    """Returns a fingerprint of all files below `directory`. It changes when a file changes."""
     files: list[tuple[str, int, int]] = []
     for folder, _, names in os.walk(directory):
         for name in names:
@@ -66,8 +76,8 @@ def size_in_bytes(directory: Path) -> int:
     return sum(size for _, size, _ in fingerprint(directory))
 
 
-# What a version grows to while it is loaded, in sizes of its files, where its card does not say: ScaNN
-# unpacks its codes and keeps them next to what it is given. TensorFlow Serving's own estimate is 1.2.
+# Peak memory while a version is loaded, as a multiple of its size on disk, if its model card has no figure.
+# ScaNN unpacks its codes and keeps both forms. TensorFlow Serving's estimate is 1.2.
 _LOADED_TO_FILES = {"scann": 6.5}
 _LOADED_TO_FILES_OF_OTHERS = 1.5
 _MODEL_CARD = "model_card.json"
@@ -75,7 +85,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def needed_bytes(directory: Path) -> int:
-    """Returns the memory that a version takes: what its export measured, or an estimate by its size."""
+    """Returns the memory that a version needs: the figure from its model card, or an estimate by its size."""
     try:
         card = json.loads((directory / _MODEL_CARD).read_bytes())
         if memory := card.get("memory"):
@@ -87,17 +97,24 @@ def needed_bytes(directory: Path) -> int:
 
 
 def check_room_for(needed: int) -> None:
-    """Raises RESOURCE_EXHAUSTED if a version that needs so much would not fit next to what runs now."""
+    """Checks that there is enough free memory for another version.
+
+    Args:
+        needed: The bytes that the version needs.
+
+    Raises:
+        RequestError: RESOURCE_EXHAUSTED, if less memory is free.
+    """
     available = available_bytes()
     if needed > available:
         raise RequestError(
             Code.RESOURCE_EXHAUSTED,
-            f"The version needs about {needed >> 20} MiB and {available >> 20} MiB are free.",
+            f"The version needs about {needed >> 20} MiB, but only {available >> 20} MiB are free.",
         )
 
 
 def available_bytes() -> int:
-    """Returns the memory that can still be used: the machine's, or less if the container has a limit."""
+    """Returns the free memory of the machine, or of the container if its limit is lower."""
     return min(_machine_available(), _container_available())
 
 
@@ -115,6 +132,6 @@ def _container_available() -> int:
         fields = dict(line.split() for line in (_CGROUP / "memory.stat").read_text().splitlines())
     except (OSError, ValueError):  # no container, or one without a limit ("max")
         return 1 << 62
-    # Pages of files that were read count as used, and are given up as soon as memory is wanted.
+    # Cached pages of files count as used, but the kernel frees them when memory is needed.
     cached = sum(int(fields.get(name, 0)) for name in ("inactive_file", "active_file"))
     return max(0, limit - used + cached)

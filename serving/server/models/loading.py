@@ -1,7 +1,7 @@
-"""From a version's directory to a model that is ready for requests, or the reason why there is none.
+"""Loads a version from its directory, so that it is ready for requests, or says why it cannot.
 
-Runs on a thread, and knows nothing of which versions are wanted. While others answer requests, it keeps
-out of their way: it has threads of its own for TensorFlow, of low priority.
+Runs on a thread and does not know which versions are wanted. While other versions answer requests, TensorFlow
+loads the new one on separate threads with low priority, to slow the others down as little as possible.
 """
 
 from __future__ import annotations
@@ -23,39 +23,44 @@ from xtr_tf.runtime import (
 
 
 def load_session(
-    directory: Path, options: SessionOptions, beside_others: bool
+    directory: Path, options: SessionOptions, while_serving: bool
 ) -> tuple[SavedModelSession, int]:
     """Loads a version and warms it up.
 
     Args:
-        directory: The version.
-        options: How TensorFlow runs it.
-        beside_others: Whether requests are being answered meanwhile.
+        directory: Directory of the version.
+        options: How TensorFlow runs the version.
+        while_serving: Whether the server is answering requests at the same time.
 
     Returns:
-        The model, and how many warm-up requests it has answered.
+        The model, and the number of warm-up requests that it answered.
+
+    Raises:
+        RequestError: The version is incomplete, too large for the free memory, or failed its warm-up.
+        StatusError: TensorFlow cannot load the version.
+        InputError: The directory is not a SavedModel that this server can run.
     """
     check_whole(directory)
     check_room_for(needed_bytes(directory))
-    if beside_others:
+    if while_serving:
         options = dataclasses.replace(options, loading_threads=1)
     session = SavedModelSession(directory, options=options)
     try:
-        warmed = warm_up(session, background=beside_others)
+        warmed = warm_up(session, background=while_serving)
     except Exception as error:
         session.close()
         reason = as_request_error(error)
         raise RequestError(reason.code, f"Warm-up failed: {reason.message}") from None
-    # The first run of each signature leaves tens of megabytes of scratch behind.
+    # The first run of each signature leaves tens of megabytes of freed scratch memory.
     release_free_memory()
-    if not beside_others:
-        # Loading runs code that requests do not; those in progress would have to fetch theirs again.
+    if not while_serving:
+        # Loading uses code that requests do not. Requests in progress would have to page theirs in again.
         release_unused_code()
     return session, warmed
 
 
 def as_request_error(error: Exception) -> RequestError:
-    """Returns what a request would be told of an error while loading."""
+    """Converts an error of loading into the error that the status of the version shows."""
     if isinstance(error, RequestError):
         return error
     if isinstance(error, StatusError):

@@ -1,7 +1,7 @@
-"""Keeps the configured models loaded: watches their directories, loads, warms up, swaps, unloads.
+"""Keeps the configured models loaded: watches their directories, and loads, warms up and unloads versions.
 
-One version is loaded at a time, and what it replaces is freed before the next one is begun: at no
-moment is more in memory than the wanted versions and one more.
+Versions are loaded one at a time, and the version that one replaces is freed before the next is loaded. So
+memory never holds more than the wanted versions and one more.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _T = TypeVar("_T")
 
 
 class ModelManager:
-    """The models of a server. Used only from the event loop; files and loading are on a thread.
+    """The models of a server. Use it only from the event loop; it reads files and loads on a thread.
 
     Args:
         pool: Threads that run the models.
-        batching: Bounds of batches.
+        batching: Limits of batches.
         session_options: How TensorFlow runs the models.
-        metrics: Where loads and batches are counted.
-        log: Where changes of state are written.
-        on_change: Called after a version's state has changed.
-        drain_seconds: How long requests in progress may hold a version that is to go.
-        require_marker: Whether versions without a marker, which is written last, are ignored.
+        metrics: Metrics of loads and batches.
+        log: Log for changes of state.
+        on_change: Called after the state of a version has changed.
+        drain_seconds: How long to wait for requests in progress before a version is unloaded.
+        require_marker: Whether to ignore versions without a marker file, which is written last.
     """
 
     def __init__(
@@ -67,28 +67,40 @@ class ModelManager:
         self._applying: set[asyncio.Task[None]] = set()
         self._refreshing = asyncio.Lock()
         self._has_started = False
-        # One thread: no two versions are ever loaded at the same time.
+        # A single thread, so that versions are loaded one at a time.
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="loader")
 
     @property
     def is_ready(self) -> bool:
-        """Whether every configured model has a version that answers."""
+        """Whether every configured model has an available version."""
         return all(model.loaded for model in self.models.values())
 
     @property
     def _serves(self) -> bool:
-        """Whether requests are being answered: not while the server starts, though a model may be there."""
+        """Whether requests are being answered. False during start-up, even if a model is loaded already."""
         return self._has_started and any(model.loaded for model in (*self.models.values(), *self._leaving))
 
     @property
     def depth(self) -> int:
-        """Rows that wait for a batch, of all models."""
+        """Rows of all models that wait for a batch."""
         versions = (version for model in self.models.values() for version in model.loaded)
         return sum(version.servable.depth for version in versions if version.servable is not None)
 
     @contextmanager
     def lease(self, name: str, version: int | None = None, label: str | None = None) -> Iterator[Servable]:
-        """Finds the version that is to answer and keeps it loaded for the length of a request."""
+        """Finds the version that answers a request and keeps it loaded until the request ends.
+
+        Args:
+            name: Name of the model.
+            version: Version of the model. Defaults to the latest.
+            label: Label of the version, instead of its number.
+
+        Yields:
+            The loaded version.
+
+        Raises:
+            RequestError: No such model, version or label answers.
+        """
         if label is not None:
             version = self.labelled(name, label)
         model = self.models.get(name)
@@ -99,25 +111,39 @@ class ModelManager:
             yield servable
 
     def states(self, name: str) -> list[Version]:
-        """Returns all versions of a model that are known, lowest first."""
+        """Returns all known versions of a model, lowest first."""
         model = self.models.get(name)
         return [] if model is None else [model.versions[n] for n in sorted(model.versions)]
 
     def labelled(self, name: str, label: str) -> int:
-        """Returns the version that a label stands for."""
+        """Returns the version that has a label.
+
+        Args:
+            name: Name of the model.
+            label: The label.
+
+        Returns:
+            The version.
+
+        Raises:
+            RequestError: INVALID_ARGUMENT, if the model has no such label.
+        """
         number = self.models[name].config.labels.get(label) if name in self.models else None
         if number is None:
             raise invalid_argument(f"Unrecognized servable version label: {label}")
         return number
 
     async def apply(self, configs: Sequence[ModelConfig]) -> None:
-        """Replaces the configuration and waits until it is carried out, as it is even if the caller leaves.
+        """Replaces the configuration and waits until it is applied, even if the caller leaves.
+
+        Args:
+            configs: One configuration per model.
 
         Raises:
-            RequestError: A label would move to a version that does not answer (nothing is changed
-                then), or a new model or base path has no version that can be loaded.
+            RequestError: A label would move to a version that is not available, in which case nothing
+                changes, or a new model or base path has no version that can be loaded.
         """
-        # A call's task ends with its deadline: what it had begun to load would stay half loaded.
+        # The task of a call is cancelled at its deadline, which would leave a version half loaded.
         task = asyncio.create_task(self._apply(configs))
         self._applying.add(task)
         task.add_done_callback(self._applying.discard)
@@ -136,10 +162,13 @@ class ModelManager:
             )
 
     def configure(self, configs: Sequence[ModelConfig]) -> list[str]:
-        """Replaces the configuration, to be carried out by the next refresh.
+        """Replaces the configuration. The next refresh applies it.
+
+        Args:
+            configs: One configuration per model.
 
         Returns:
-            The models that are new, or come from another base path.
+            The names of models that are new or have another base path.
         """
         configured: dict[str, ModelVersions] = {}
         added = []
@@ -155,7 +184,7 @@ class ModelManager:
         return added
 
     async def refresh(self) -> None:
-        """Looks at the disk once and does what follows from it."""
+        """Checks the directories once, then loads and unloads versions accordingly."""
         async with self._refreshing:
             while self._leaving:
                 for version in self._leaving.pop().loaded:
@@ -165,12 +194,12 @@ class ModelManager:
             self._has_started = True
 
     async def poll(self, seconds: float) -> None:
-        """Refreshes until it is cancelled."""
+        """Refreshes every `seconds` until it is cancelled."""
         while True:
             await asyncio.sleep(seconds)
             try:
                 await self.refresh()
-            except Exception as error:  # a disk that fails today may answer tomorrow
+            except Exception as error:  # a file system may fail only for a while
                 self._log.event("refresh_failed", error=f"{type(error).__name__}: {error}")
 
     async def close(self) -> None:
@@ -187,7 +216,7 @@ class ModelManager:
         for number in model.forget(found):
             self._metrics.forget_version(model.config.name, number)
         await self._retry_broken(model, found)
-        # Refusing a version may bring up an older one, so the list is made again after each load.
+        # If a version is refused, an older one may be wanted instead, so ask again after each load.
         while numbers := model.to_load(found):
             await self._load(model, numbers[-1], found[numbers[-1]])
             for version in model.to_unload(found):
@@ -211,7 +240,7 @@ class ModelManager:
         files = await self._on_loader(lambda: fingerprint(path))
         try:
             session, warmed = await self._on_loader(
-                lambda: load_session(path, self._session_options, beside_others=self._serves)
+                lambda: load_session(path, self._session_options, while_serving=self._serves)
             )
         except Exception as error:
             version.refuse(as_request_error(error), files)
@@ -229,7 +258,7 @@ class ModelManager:
         assert servable is not None
         version.state = State.UNLOADING
         self._changed(servable.name, version)
-        # A call without a deadline must not hold up every later version, and a rollback with them.
+        # A call without a deadline must not block later versions, or a rollback.
         if left := await servable.drain(self._drain_seconds):
             self._log.event("cancelled", model=servable.name, version=version.number, requests=left)
         await self._on_loader(servable.close)
@@ -238,7 +267,7 @@ class ModelManager:
 
     def _changed(self, name: str, version: Version) -> None:
         model = self.models.get(name)
-        # Of two versions with one number, from the old base path and the new, the metric is the new one's.
+        # If the old and the new base path both have this version, the metric is that of the new one.
         if model is None or model.versions.get(version.number, version) is version:
             self._metrics.set_state(name, version.number, version.state.name)
         self._metrics.set_newest(name, [other.number for other in model.loaded] if model else [])

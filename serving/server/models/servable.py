@@ -1,4 +1,4 @@
-"""One loaded version of a model: runs its signatures, counts who uses it, and leaves when nobody does."""
+"""One loaded version of a model, which runs its signatures and counts the requests that use it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Used = TypeVar("_Used", bound="Leased")
 
 
 class Leased:
-    """Counts who uses a version, so that it leaves when nobody does."""
+    """Counts the requests that use a version, so that it can be unloaded when there are none."""
 
     def __init__(self) -> None:
         self._leases = 0
@@ -41,22 +41,29 @@ class Leased:
                 self._unused.set()
 
     async def drain(self, seconds: float) -> int:
-        """Waits until no request uses the version any more, or for so long; returns how many still do."""
+        """Waits until no request uses the version.
+
+        Args:
+            seconds: Longest time to wait.
+
+        Returns:
+            The number of requests that still use it.
+        """
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._unused.wait(), seconds)
         return self._leases
 
 
 class Servable(Leased):
-    """A version that takes requests. Used from the event loop; the model runs on the pool's threads.
+    """A version that answers requests. Use it from the event loop; the model runs on threads of the pool.
 
     Args:
-        name: The model's name.
-        version: Its version.
+        name: Name of the model.
+        version: Version of the model.
         session: The loaded model.
-        pool: Threads to run on.
-        batching: Bounds of the batches of `serving_default`.
-        observe_batch: Called with the rows of every batch.
+        pool: Threads that run the model.
+        batching: Limits of the batches of `serving_default`.
+        observe_batch: Called with the number of rows of every batch.
     """
 
     def __init__(
@@ -85,17 +92,23 @@ class Servable(Leased):
         return self._batcher.depth if self._batcher is not None else 0
 
     async def run(self, call: ModelCall) -> dict[str, np.ndarray]:
-        """Runs a checked call and returns the outputs it asks for.
+        """Runs a checked call.
+
+        Args:
+            call: The call.
+
+        Returns:
+            The requested outputs by name.
 
         Raises:
-            RequestError: The model refused or failed, or too much is waiting.
+            RequestError: The model refused the call or failed, or too many requests wait.
         """
         if self._batcher is not None and call.signature.name == DEFAULT_SIGNATURE and _has_rows(call.inputs):
             return await self._batcher.run(call.inputs, call.outputs)
         return await self._pool.run(partial(self._run, call.signature, call.inputs, call.outputs))
 
     def close(self) -> None:
-        """Frees the model. Requests that still use it fail as UNAVAILABLE: another version may answer."""
+        """Frees the model. Requests that still use it fail with UNAVAILABLE, so that clients retry them."""
         self._is_closing = True
         self.session.close(cancel=True)
 
@@ -108,7 +121,7 @@ class Servable(Leased):
             if self._is_closing:
                 raise RequestError(
                     Code.UNAVAILABLE,
-                    f"Version {self.version} of model {self.name} was unloaded before the answer was there; "
+                    f"Version {self.version} of model {self.name} was unloaded before it could answer; "
                     "try again.",
                 ) from None
             if isinstance(error, StatusError):
@@ -117,7 +130,7 @@ class Servable(Leased):
 
 
 def _is_batchable(signature: Signature) -> bool:
-    """Whether every input and output has a first dimension of any size: its rows."""
+    """Whether the first dimension of every input and output is a number of rows of any size."""
     specs = (*signature.inputs.values(), *signature.outputs.values())
     return all(spec.shape is not None and len(spec.shape) > 0 and spec.shape[0] is None for spec in specs)
 

@@ -1,6 +1,6 @@
-"""The versions of one model: their states, which of them answers, and what is to be done next.
+"""The versions of one model: their states, which of them answers a request, and what to do next.
 
-Decides, and remembers what happened; loading and unloading is the manager's business.
+Decides and keeps the history. The manager does the loading and unloading.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from serving.server.models.directory import Fingerprint
 from serving.server.models.servable import Servable
 from serving.server.status import Code, RequestError, State, not_found
 
-#: A version that failed is tried again when its files change, or after this long.
+#: A version that failed is loaded again when its files change, or after this time.
 RETRY_SECONDS = 60.0
-#: How many unloaded versions the status still tells of.
+#: How many unloaded versions the status still lists.
 _REMEMBERED = 10
 
 
 @dataclasses.dataclass
 class Version:
-    """One version on its way through the states.
+    """A version and its state.
 
     Attributes:
         number: The version.
         path: Its directory.
         state: Its state.
-        error: Why it was refused, if it was.
-        servable: What runs it, while it is loaded.
-        tried: Fingerprint of the files when it was refused.
-        seen: Fingerprint at the last look; a retry waits until the files have stopped changing.
-        retry_at: Monotonic time of the next attempt if nothing changes.
+        error: Why it was refused, or None.
+        servable: Runs it while it is loaded.
+        tried: Fingerprint of the files when the version was refused.
+        seen: Fingerprint of the files at the last check. A retry waits until they stop changing.
+        retry_at: Time of the next attempt if no file changes, on the clock of `time.monotonic`.
     """
 
     number: int
@@ -45,55 +45,66 @@ class Version:
     retry_at: float = 0.0
 
     def refuse(self, error: RequestError, files: Fingerprint) -> None:
-        """Records that loading failed."""
+        """Records that loading failed.
+
+        Args:
+            error: The reason.
+            files: Fingerprint of the files that were loaded.
+        """
         self.state, self.error = State.END, error
         self.tried = self.seen = files
         self.retry_at = time.monotonic() + RETRY_SECONDS
 
     def may_retry(self, files: Fingerprint) -> bool:
-        """Whether a refused version deserves another attempt."""
+        """Whether to load a refused version again, given the current fingerprint of its files."""
         settled = files == self.seen
         self.seen = files
         return settled and (files != self.tried or time.monotonic() >= self.retry_at)
 
 
 class ModelVersions:
-    """What is known about one model.
+    """The versions of one model.
 
     Args:
-        config: Which versions are wanted, and labels for them.
-        before: What was served under the name from another base path; answers until a version of
-            this one does.
+        config: Configuration of the model.
+        before: Versions with the same name from an earlier base path. They answer until a version from the
+            new base path does.
     """
 
     def __init__(self, config: ModelConfig, before: ModelVersions | None = None) -> None:
         self.config = config
         self.before = before
         self.versions: dict[int, Version] = {}
-        #: Whether everything that was on disk at first has been tried.
+        #: Whether the server has tried to load the versions that were on disk at the start.
         self.was_tried = False
 
     @property
     def available(self) -> list[Version]:
-        """Versions that answer, lowest first."""
+        """The available versions, lowest first."""
         return [self.versions[n] for n in sorted(self.versions) if self.versions[n].state == State.AVAILABLE]
 
     @property
     def loaded(self) -> list[Version]:
-        """Versions that answer, and those of the base path before that still do."""
+        """The available versions, including those of the earlier base path."""
         return self.available if self.before is None else [*self.available, *self.before.loaded]
 
     @property
     def broken(self) -> set[int]:
-        """Versions that were refused."""
+        """The versions that were refused."""
         return {n for n, version in self.versions.items() if version.error is not None}
 
     def find(self, number: int | None) -> Servable:
-        """Returns the version that is to answer: the highest one if none is named.
+        """Returns the version that answers a request.
+
+        Args:
+            number: The version. None for the highest available one.
+
+        Returns:
+            The loaded version.
 
         Raises:
-            RequestError: No such version takes requests (TensorFlow Serving's messages), or none does
-                yet: UNAVAILABLE, which clients retry.
+            RequestError: NOT_FOUND, with TensorFlow Serving's message, if no such version is available, or
+                UNAVAILABLE, which clients retry, while the model is loading.
         """
         name = self.config.name
         if number is None:
@@ -110,20 +121,26 @@ class ModelVersions:
         raise not_found(f"Servable not found for request: {what}")
 
     def to_load(self, found: dict[int, Path]) -> list[int]:
-        """Returns the wanted versions that have neither been loaded nor refused."""
+        """Returns the wanted versions that were neither loaded nor refused, given those on disk."""
         wanted = self.config.policy.choose(found, self.broken)
         return [n for n in wanted if n not in self.versions or self._has_left(n)]
 
     def worth_retrying(self, found: dict[int, Path]) -> list[int]:
-        """Returns the refused versions that would be wanted if they were sound."""
+        """Returns the refused versions that would be wanted if they could be loaded, given those on disk."""
         policy, broken = self.config.policy, self.broken
         return [n for n in sorted(broken & found.keys()) if n in policy.choose(found, broken - {n})]
 
     def to_unload(self, found: dict[int, Path]) -> list[Version]:
         """Returns the loaded versions that are no longer wanted.
 
-        Nothing goes while no wanted version answers: a model that answers keeps answering, also
-        when its directory has vanished.
+        Nothing is unloaded before a wanted version is available. So a model keeps answering even if its
+        directory disappears.
+
+        Args:
+            found: The versions on disk.
+
+        Returns:
+            The versions to unload.
         """
         wanted = set(self.config.policy.choose(found, self.broken))
         if not any(version.number in wanted for version in self.available):
@@ -131,7 +148,14 @@ class ModelVersions:
         return [version for version in self.loaded if self._is_replaced(version, wanted)]
 
     def forget(self, found: dict[int, Path]) -> list[int]:
-        """Forgets refused versions that are gone, and the oldest of those unloaded; returns them."""
+        """Forgets refused versions that are no longer on disk, and the oldest unloaded versions.
+
+        Args:
+            found: The versions on disk.
+
+        Returns:
+            The forgotten versions.
+        """
         if self.before is not None and not self.before.loaded:
             self.before = None
         ended = [n for n in sorted(self.versions) if self._has_left(n)]
@@ -141,7 +165,14 @@ class ModelVersions:
         return forgotten
 
     def check_labels(self, config: ModelConfig) -> None:
-        """Refuses a configuration that moves a label to a version that does not answer."""
+        """Checks that a new configuration moves labels only to available versions.
+
+        Args:
+            config: The new configuration.
+
+        Raises:
+            RequestError: FAILED_PRECONDITION, if a label would move to another version.
+        """
         answering = {version.number for version in self.available}
         for label, number in config.labels.items():
             if self.config.labels.get(label, number) != number and number not in answering:

@@ -1,7 +1,7 @@
-"""Replays the requests that a model carries with it, before it takes traffic.
+"""Replays the warm-up requests of a model before it receives traffic.
 
-`assets.extra/tf_serving_warmup_requests` is a TFRecord file of `PredictionLog` messages, the one
-that TensorFlow Serving reads. A model without it is taken as it is; one that fails on it is refused.
+`assets.extra/tf_serving_warmup_requests` is a TFRecord file of `PredictionLog` messages, which TensorFlow
+Serving reads as well. A model without it is served without warm-up. A model that fails on it is refused.
 """
 
 from __future__ import annotations
@@ -28,14 +28,20 @@ _MAX_ELEMENTS = 1 << 24
 
 
 def warm_up(session: SavedModelSession, background: bool = False) -> int:
-    """Runs every warm-up request of a loaded model and returns how many there were.
+    """Runs all warm-up requests of a loaded model.
 
-    The first call of a signature is seconds of TensorFlow's work on one core, so signatures are
-    warmed at the same time, each with its own requests in their order; in the background one after the
-    other, on the threads for loading.
+    The first call of a signature takes seconds on one core, so signatures are warmed up in parallel. The
+    requests of each run in order.
+
+    Args:
+        session: The loaded model.
+        background: Whether to warm up one signature at a time, on the threads for loading.
+
+    Returns:
+        The number of requests.
 
     Raises:
-        RequestError: The file is damaged or too long, or a request in it fails.
+        RequestError: The file is damaged or has too many requests, or a request fails.
     """
     file = session.directory / REQUESTS_FILE
     if not file.is_file():
@@ -73,8 +79,14 @@ def _replay(session: SavedModelSession, background: bool, requests: Sequence[Any
 def read_records(file: Path) -> Iterator[bytes]:
     """Reads the records of a TFRecord file.
 
+    Args:
+        file: The file to read.
+
+    Yields:
+        The bytes of each record.
+
     Raises:
-        RequestError: DATA_LOSS if a checksum is wrong or the file ends in the middle of a record.
+        RequestError: DATA_LOSS, if a checksum is wrong or the file ends in the middle of a record.
     """
     with file.open("rb") as stream:
         while header := stream.read(12):
@@ -97,6 +109,7 @@ def _damaged(file: Path) -> RequestError:
 
 def _masked_crc(data: bytes) -> bytes:
     crc = google_crc32c.value(data)
-    # TFRecord rotates and offsets a checksum, so that one of data with checksums in it stays good.
+    # TFRecord masks checksums, because a CRC of data that contains CRCs is weak.
+
     masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
     return struct.pack("<I", masked)

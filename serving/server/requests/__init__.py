@@ -1,4 +1,4 @@
-"""What a request passes through, whichever way it came: checks, limits, batches, threads, counting, logging.
+"""What all requests pass through: checks, limits, batches, threads, metrics and logs.
 
-Knows neither protocols nor which models there are.
+Knows nothing of protocols, or of which models there are.
 """

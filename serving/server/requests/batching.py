@@ -1,7 +1,7 @@
-"""Batches: requests for `serving_default` that come at the same time are run as one call of the model.
+"""Batching: concurrent requests for `serving_default` run as one call of the model.
 
-First the bounds of a batch, which may come from TensorFlow Serving's own file format; then the batcher. One
-bad request never fails the others. Knows nothing of protocols, nor of what the arrays mean.
+First the limits of batches, which can be read from TensorFlow Serving's file format, then the batcher. A bad
+request never fails the others in its batch. Knows nothing of protocols or of what the arrays mean.
 """
 
 from __future__ import annotations
@@ -24,26 +24,29 @@ from xtr_tf.errors import InputError
 
 Arrays = Mapping[str, np.ndarray]
 Outcome = dict[str, np.ndarray] | Exception
-#: The model call: inputs to the outputs named, which share their first dimension.
+#: The model call: takes inputs and names of outputs, returns these outputs with one row per input row.
 Run = Callable[[Arrays, Sequence[str]], dict[str, np.ndarray]]
 
-# Fields of `BatchingParameters` that are wrapped integers, by their number from 1.
+# Fields of `BatchingParameters` that are wrapped integers, in order of their numbers, which start at 1.
 _WRAPPED = ("max_batch_size", "batch_timeout_micros", "max_enqueued_batches", "num_batch_threads")
 
 
 @dataclasses.dataclass(frozen=True)
 class BatchingOptions:
-    """Bounds of the batches of `serving_default`.
+    """Limits of the batches of `serving_default`.
 
-    The defaults never make a request wait for others: a batch is whatever has arrived while the
-    workers were busy.
+    With the defaults, no request waits for others to fill its batch. A batch has the requests that arrived
+    while the workers were busy.
 
     Attributes:
-        max_batch_size: Rows of one batch; 1 turns batching off.
+        max_batch_size: Largest number of rows per batch. 1 turns batching off.
         batch_timeout_micros: How long the first request of a batch waits for others.
-        max_enqueued_batches: Batches' worth of rows that may wait; more are refused at once.
-        num_batch_threads: Batches that may run at the same time; 0 for half as many as there are
-            workers: a batch keeps more than one core busy by itself, and fewer at a time are larger.
+        max_enqueued_batches: How many full batches of rows may wait. Further requests are refused.
+        num_batch_threads: Batches that may run at the same time. 0 allows half the number of workers,
+            because a batch uses more than one core, and fewer batches at a time are larger.
+
+    Raises:
+        InputError: A value is too small.
     """
 
     max_batch_size: int = 32
@@ -66,8 +69,14 @@ class BatchingOptions:
 def read_batching_options(file: Path) -> BatchingOptions:
     """Reads a `tensorflow.serving.BatchingParameters` message in text format.
 
+    Args:
+        file: The file to read.
+
+    Returns:
+        The options.
+
     Raises:
-        InputError: The file is not such a message, or asks for what this server does not do.
+        InputError: The file has another format, or sets a field that this server does not support.
     """
     message = batching_parameters_class()()
     try:
@@ -86,7 +95,7 @@ def read_batching_options(file: Path) -> BatchingOptions:
 
 
 def batching_parameters_class() -> type:
-    """Returns the class of `tensorflow.serving.BatchingParameters`, which no pip package carries."""
+    """Returns the class of `tensorflow.serving.BatchingParameters`, which no pip package contains."""
     file = descriptor_pb2.FileDescriptorProto(
         name="tensorflow_serving/servables/tensorflow/session_bundle_config.proto",
         package="tensorflow.serving",
@@ -122,20 +131,20 @@ class _Task:
     alone: bool = False
 
     def joins(self, other: _Task) -> bool:
-        """Whether both can be rows of the same arrays."""
+        """Whether the rows of both fit into the same arrays."""
         if self.alone or other.alone:
             return False
         return all(array.shape[1:] == other.inputs[name].shape[1:] for name, array in self.inputs.items())
 
 
 class Batcher:
-    """Batches the calls of one signature of one loaded version. Used only from the event loop.
+    """Batches the calls of one signature of one loaded version. Use it only from the event loop.
 
     Args:
-        pool: Threads to run on.
+        pool: Threads that run the batches.
         run: The model call.
-        options: Bounds.
-        observe: Called with the rows of every batch that is run.
+        options: Limits of batches.
+        observe: Called with the number of rows of every batch.
     """
 
     def __init__(
@@ -157,18 +166,21 @@ class Batcher:
 
     @property
     def depth(self) -> int:
-        """Rows that wait."""
+        """Rows that wait for a batch."""
         return self._rows
 
     async def run(self, inputs: Arrays, outputs: Sequence[str]) -> dict[str, np.ndarray]:
-        """Runs one request's rows, together with others'.
+        """Runs the rows of a request, in a batch with others.
 
         Args:
-            inputs: Arrays already checked, `[rows, ...]` each with the same number of rows.
-            outputs: Those to return.
+            inputs: Checked arrays, `[rows, ...]`, all with the same number of rows.
+            outputs: Names of the outputs to return.
+
+        Returns:
+            The outputs by name.
 
         Raises:
-            RequestError: RESOURCE_EXHAUSTED when the queue is full.
+            RequestError: RESOURCE_EXHAUSTED, if the queue is full.
         """
         rows = len(next(iter(inputs.values())))
         capacity = self._options.max_batch_size * self._options.max_enqueued_batches
@@ -205,7 +217,7 @@ class Batcher:
         self._pool.submit(_BatchJob(self))
 
     def take(self) -> list[_Task]:
-        """Takes the next batch from the queue; callers that have gone are skipped."""
+        """Takes the next batch from the queue and skips requests whose callers have left."""
         batch: list[_Task] = []
         rows = 0
         while self._tasks:
@@ -225,25 +237,25 @@ class Batcher:
         return batch
 
     def call(self, batch: list[_Task]) -> Callable[[], list[Outcome | None]]:
-        """Returns the call that a thread has to make for a batch."""
+        """Returns the call that runs a batch on a thread."""
         self._observe(sum(task.rows for task in batch))
         return partial(_run_batch, self._run, batch)
 
     def put_back(self, task: _Task) -> None:
-        """Has a request run again, alone, when its turn comes."""
+        """Puts a request back into the queue, to run in a batch of its own."""
         task.alone = True
         self._tasks.append(task)
         self._rows += task.rows
         self._schedule()
 
     def job_ended(self) -> None:
-        """Lets the next batch go."""
+        """Starts the next batch after one has ended."""
         self._jobs -= 1
         self._schedule()
 
 
 class _BatchJob:
-    """A place in the pool's queue; which requests it serves is decided when it begins."""
+    """A place in the queue of the pool. Its requests are chosen only when it begins."""
 
     def __init__(self, batcher: Batcher) -> None:
         self._batcher = batcher
@@ -271,10 +283,11 @@ class _BatchJob:
 
 
 def _run_batch(run: Run, batch: list[_Task]) -> list[Outcome | None]:
-    """Runs on a thread: one call for all, or, where that fails, a search for those that it fails for.
+    """Runs a batch on a thread, as one call. If that fails, finds the requests that make it fail.
 
-    Halves are tried until every failure has been found. One costs two calls for each halving; with many,
-    most calls would fail, so they are bounded. What is still undecided then has no outcome yet.
+    Failing parts are halved until every bad request is found. One bad request costs two calls per halving. With
+    many of them most calls would fail, so the number of calls is limited. Requests that are then still undecided
+    have no outcome.
     """
     outcomes: list[Outcome | None] = [None] * len(batch)
     calls_left = 1 + 4 * len(batch).bit_length()
@@ -293,7 +306,7 @@ def _run_batch(run: Run, batch: list[_Task]) -> list[Outcome | None]:
 
 
 def _run_together(run: Run, tasks: list[_Task]) -> Sequence[Outcome] | None:
-    """Runs some requests as one call; returns None if it failed and may not for a part of them."""
+    """Runs requests as one call. Returns None if it failed, but may succeed for some of them."""
     if len(tasks) == 1:
         return [_outcome(run, tasks[0].inputs, tasks[0].outputs)]
     names = tuple(sorted({name for task in tasks for name in task.outputs}))

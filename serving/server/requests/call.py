@@ -1,4 +1,4 @@
-"""From a `PredictRequest` to checked arrays, with TensorFlow Serving's messages where it refuses."""
+"""Turns a `PredictRequest` into checked arrays. Errors have TensorFlow Serving's messages."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class ModelCall:
     """A checked request.
 
     Attributes:
-        signature: What to run.
-        inputs: By name.
-        outputs: Names of those to return.
-        deadline: Monotonic time until which the answer is of use, if the caller said.
+        signature: The signature to run.
+        inputs: Arrays by input name.
+        outputs: Names of the outputs to return.
+        deadline: When the caller stops waiting, on the clock of `time.monotonic`. None if unknown.
     """
 
     signature: Signature
@@ -34,22 +34,30 @@ class ModelCall:
 
 
 class Signatures(Protocol):
-    """What takes requests by signature: a loaded model, or a collection of them."""
+    """Answers requests by signature: a loaded model or a collection of them."""
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
-        """By name."""
+        """The signatures by name."""
 
     @property
     def signature_defs(self) -> Mapping[str, Any]:
-        """The same as messages."""
+        """The `SignatureDef` messages by name."""
 
 
 def decode_request(request: Any, session: Signatures, max_elements: int) -> ModelCall:
     """Reads a `PredictRequest` for a loaded model.
 
+    Args:
+        request: The message.
+        session: The model.
+        max_elements: Largest number of elements of an input.
+
+    Returns:
+        The checked call.
+
     Raises:
-        RequestError: The model has no such signature or output, or cannot take these inputs.
+        RequestError: The model has no such signature or output, or does not accept these inputs.
     """
     name = request.model_spec.signature_name or DEFAULT_SIGNATURE
     signature = session.signatures.get(name)
@@ -68,9 +76,19 @@ def decode_request(request: Any, session: Signatures, max_elements: int) -> Mode
 
 
 def check_arrays(signature: Signature, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Checks types and shapes of a signature's inputs, and returns them in the signature's order.
+    """Checks the types and shapes of inputs.
 
-    Integers of another width are taken if they fit, which TensorFlow Serving refuses.
+    Unlike TensorFlow Serving, accepts integers of another width if the values fit.
+
+    Args:
+        signature: The signature to run.
+        arrays: Arrays by input name.
+
+    Returns:
+        The arrays in the order of the signature.
+
+    Raises:
+        RequestError: INVALID_ARGUMENT, if a type or shape does not match.
     """
     checked: dict[str, np.ndarray] = {}
     for position, (alias, spec) in enumerate(signature.inputs.items()):
@@ -93,7 +111,7 @@ def check_arrays(signature: Signature, arrays: Mapping[str, np.ndarray]) -> dict
 
 
 def _as_integers(array: np.ndarray, spec: TensorSpec) -> np.ndarray | None:
-    """Returns integers with the width that the model wants, or None if they do not fit or are none."""
+    """Returns integers in the type of the model, or None if values do not fit or are not integers."""
     if array.dtype.kind not in "iu" or spec.dtype.kind not in "iu":
         return None
     converted = array.astype(spec.dtype)

@@ -1,7 +1,7 @@
-"""What one request may ask for, and how many may be in progress; more is refused at once.
+"""Limits of a request, and of the requests in progress. Whatever exceeds them is refused immediately.
 
-The limits know the public names of a retriever's inputs (`k_prime`, `top_k`,
-`encodings`, `document`). Another model is bound only by those on text and rows.
+The limits know the input names of a retriever (`k_prime`, `top_k`, `encodings`, `document`). For other models
+only the limits on text and rows apply.
 """
 
 from __future__ import annotations
@@ -18,26 +18,28 @@ from xtr_tf.errors import InputError
 
 # Inputs of `encode_document` and `score`.
 _DOCUMENTS = ("document", "documents")
-# Texts of one input, such as documents to score, for each row that a request may have.
+# Texts per input, such as documents to score, for each row that a request may have.
 _TEXTS_OF_A_ROW = 4
-# A query that comes encoded counts as one for each this many of its vectors.
+# An encoded query counts as one query for every this many vectors.
 _VECTORS_OF_A_QUERY = 64
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Bounds on a request.
+    """Limits of requests.
 
     Attributes:
-        max_message_bytes: A gRPC message or an HTTP body.
-        max_text_bytes: One string, such as a query.
-        max_document_bytes: One string of the inputs `document` and `documents`.
-        max_rows: First dimension of an input: queries in one request.
-        max_k_prime: Tokens to retrieve for one query token, times the queries of the request:
-            the memory that scoring needs grows with this product.
-        max_top_k: Documents to return for a query.
-        max_concurrent: Requests in progress at once, waiting ones included.
-        max_total_bytes: Their messages, all together.
+        max_message_bytes: Size of a gRPC message or an HTTP body.
+        max_text_bytes: Size of a string, such as a query.
+        max_document_bytes: Size of a string in the inputs `document` and `documents`.
+        max_rows: Number of rows, such as queries, in a request.
+        max_k_prime: k' times the number of queries in a request. The memory for scoring grows with it.
+        max_top_k: Documents to return per query.
+        max_concurrent: Requests in progress, including those that wait.
+        max_total_bytes: Total size of the messages in progress.
+
+    Raises:
+        InputError: A limit is less than 1.
     """
 
     max_message_bytes: int = 8 << 20
@@ -57,11 +59,21 @@ class Limits:
 
     @property
     def max_texts(self) -> int:
-        """Texts of one input."""
+        """Largest number of texts per input."""
         return _TEXTS_OF_A_ROW * self.max_rows
 
     def check(self, inputs: Mapping[str, np.ndarray]) -> int:
-        """Checks a request's inputs and returns its number of rows (1 if every input is a scalar)."""
+        """Checks the inputs of a request.
+
+        Args:
+            inputs: Arrays by input name.
+
+        Returns:
+            The number of rows, 1 if all inputs are scalars.
+
+        Raises:
+            RequestError: INVALID_ARGUMENT, if a limit is exceeded.
+        """
         rows = max((len(array) for array in inputs.values() if array.ndim), default=1)
         _at_most("A request may have {} rows", self.max_rows, rows)
         for name, array in inputs.items():
@@ -86,13 +98,13 @@ class Limits:
 
 
 class Admission:
-    """Counts the requests in progress, and their bytes, and refuses what is too much.
+    """Counts the requests in progress and their bytes, and refuses requests beyond the limits.
 
-    Used only from the event loop, so it needs no lock.
+    Use it only from the event loop; it has no lock.
 
     Args:
-        max_concurrent: Requests at once.
-        max_bytes: What they may have sent, all together.
+        max_concurrent: Largest number of requests in progress.
+        max_bytes: Largest total size of their messages.
     """
 
     def __init__(self, max_concurrent: int, max_bytes: int) -> None:
@@ -103,10 +115,13 @@ class Admission:
 
     @contextmanager
     def admit(self) -> Iterator[Place]:
-        """Holds one place for a request.
+        """Holds a place for a request.
+
+        Yields:
+            The place.
 
         Raises:
-            RequestError: RESOURCE_EXHAUSTED, at once, when every place is taken.
+            RequestError: RESOURCE_EXHAUSTED, if all places are taken.
         """
         if self.in_progress >= self._max:
             raise RequestError(
@@ -131,20 +146,27 @@ class Admission:
 
 
 class Place:
-    """What a request that was admitted has of the server."""
+    """The place of an admitted request, with the bytes that it holds."""
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
         self.size = 0
 
     def hold(self, size: int) -> None:
-        """Counts the bytes of the request's message; raises RESOURCE_EXHAUSTED if all have too many."""
+        """Adds the bytes of the request's message.
+
+        Args:
+            size: The number of bytes.
+
+        Raises:
+            RequestError: RESOURCE_EXHAUSTED, if all requests together have too many bytes.
+        """
         self._admission._take(size)
         self.size += size
 
 
 def _largest(inputs: Mapping[str, np.ndarray], name: str) -> int:
-    """The largest value of a parameter, 0 if the request does not have it: what every row is padded to."""
+    """Returns the largest value of a parameter, to which all rows are padded, or 0 if it is not set."""
     array = inputs.get(name)
     return int(array.max()) if array is not None and array.size and array.dtype.kind in "iu" else 0
 

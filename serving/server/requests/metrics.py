@@ -1,4 +1,4 @@
-"""What the server counts, in Prometheus' format."""
+"""Metrics of the server, in the format of Prometheus."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from serving.server.status import Code, State
 PATH = "/monitoring/prometheus/metrics"
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
-#: Bounds of histograms of times.
+#: Bucket bounds of latency histograms.
 SECONDS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 2.5, 5.0, 10.0, 30.0)
 _LOAD_SECONDS = (0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -22,9 +22,9 @@ _STATES = tuple(State.__members__)
 
 
 class Metrics:
-    """The server's metrics, in a registry of their own.
+    """Metrics of the server, in their own registry.
 
-    A model's name becomes a label only if the model is configured; requests can name anything.
+    Only names of configured models become labels, because requests can contain any name.
     """
 
     def __init__(self) -> None:
@@ -71,16 +71,30 @@ class Metrics:
         )
 
     def watch(self, name: str, description: str, value: Callable[[], float]) -> None:
-        """Adds a gauge that is read when the metrics are."""
+        """Adds a gauge that is computed when the metrics are read.
+
+        Args:
+            name: Name of the metric, without its prefix.
+            description: Help text of the metric.
+            value: Returns the current value.
+        """
         Gauge(f"xtr_serving_{name}", description, registry=self.registry).set_function(value)
 
     def observe_request(self, api: str, method: str, model: str, code: Code, seconds: float) -> None:
-        """Counts an answered request."""
+        """Counts an answered request and its latency.
+
+        Args:
+            api: `grpc` or `rest`.
+            method: Name of the method.
+            model: Name of a configured model, or "".
+            code: Status code of the answer.
+            seconds: Time from request to answer.
+        """
         count, latency = self._of_requests(api, method, model, code)
         count.inc()
         latency.observe(seconds)
 
-    # Finding a metric by its labels takes longer than counting with it.
+    # Looking up a metric by its labels takes longer than incrementing it.
     @functools.lru_cache(maxsize=1024)  # noqa: B019
     def _of_requests(self, api: str, method: str, model: str, code: Code) -> tuple[Counter, Histogram]:
         return (
@@ -89,25 +103,42 @@ class Metrics:
         )
 
     def batch_observer(self, model: str) -> Callable[[int], None]:
-        """Returns what counts a model's batches."""
+        """Returns a function that records the number of rows of a batch of a model."""
         observe: Callable[[int], None] = self._batches.labels(model).observe
         return observe
 
     def observe_load(self, model: str, succeeded: bool, seconds: float) -> None:
-        """Counts an attempt to load a version."""
+        """Counts an attempt to load a version.
+
+        Args:
+            model: Name of the model.
+            succeeded: Whether the version is available now.
+            seconds: Time that loading and warm-up took.
+        """
         self._loads.labels(model, "loaded" if succeeded else "refused").observe(seconds)
 
     def set_state(self, model: str, version: int, state: str) -> None:
-        """Records a version's state."""
+        """Records the state of a version.
+
+        Args:
+            model: Name of the model.
+            version: The version.
+            state: Name of its state.
+        """
         for other in _STATES:
             self._versions.labels(model, str(version), other).set(other == state)
 
     def set_newest(self, model: str, answering: Iterable[int]) -> None:
-        """Records which versions of a model answer; a label, unlike a value, has no age."""
+        """Records the highest available version of a model as a value, which alerts can compare over time.
+
+        Args:
+            model: Name of the model.
+            answering: The available versions.
+        """
         self._newest.labels(model).set(max(answering, default=math.nan))
 
     def forget_version(self, model: str, version: int) -> None:
-        """Drops a version that is no longer told of."""
+        """Removes the metrics of a version that the status no longer lists."""
         for state in _STATES:
             self._versions.remove(model, str(version), state)
 

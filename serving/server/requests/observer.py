@@ -1,6 +1,6 @@
-"""What every request passes through, whichever API it came by: an id, a place, counting, logging.
+"""What every request of every API gets: an id, a place, metrics and a log entry.
 
-Also the log itself, which the rest of the server writes its events to. Knows nothing of models.
+Also the log itself, which the rest of the server uses for its events. Knows nothing of models.
 """
 
 from __future__ import annotations
@@ -37,9 +37,19 @@ _ACCEPTABLE_ID = re.compile(r"[\w.:/+=-]{1,128}", re.ASCII)
 
 @dataclasses.dataclass
 class RequestRecord:
-    """What is known of a request while it is served; who sent it is asked for only if it is logged.
+    """What is known about a request while it is served.
 
-    The deadline is a monotonic time, if the caller gave one.
+    Attributes:
+        api: `grpc` or `rest`.
+        method: Name of the method.
+        request_id: Id of the request.
+        peer: Returns the address of the caller. Called only if the request is logged.
+        model: Name of the model.
+        version: Version that answers.
+        signature: Signature that is run.
+        rows: Number of rows.
+        deadline: When the caller stops waiting, on the clock of `time.monotonic`. None if unknown.
+        trace: Place in a distributed trace, if any.
     """
 
     api: str
@@ -56,13 +66,13 @@ class RequestRecord:
 
 @dataclasses.dataclass(frozen=True)
 class TraceContext:
-    """Where a request belongs in a trace that OpenTelemetry or others follow (W3C Trace Context).
+    """Place of a request in a distributed trace (W3C Trace Context), for OpenTelemetry and others.
 
     Attributes:
-        trace_id: Of the whole trace, 32 hexadecimal digits.
-        parent_id: Of the caller's span, 16 digits.
-        span_id: Of what this server does for the request.
-        flags: Whether the trace is being recorded, two digits.
+        trace_id: Id of the trace, 32 hexadecimal digits.
+        parent_id: Id of the caller's span, 16 hexadecimal digits.
+        span_id: Id of this server's span, 16 hexadecimal digits.
+        flags: Whether the trace is recorded, two hexadecimal digits.
     """
 
     trace_id: str
@@ -72,7 +82,7 @@ class TraceContext:
 
     @classmethod
     def read(cls, traceparent: str | None) -> TraceContext | None:
-        """Reads a `traceparent` header; None if there is none, or none that is valid."""
+        """Reads a `traceparent` header. Returns None if it is missing or invalid."""
         found = _TRACEPARENT.fullmatch(traceparent or "")
         if found is None or found["version"] == "ff" or (found["version"] == "00" and found["more"]):
             return None
@@ -83,7 +93,7 @@ class TraceContext:
 
     @property
     def header(self) -> str:
-        """The `traceparent` of this server's span, for the answer."""
+        """The `traceparent` header of this server's span, for the answer."""
         return f"00-{self.trace_id}-{self.span_id}-{self.flags}"
 
     @property
@@ -93,13 +103,13 @@ class TraceContext:
 
 
 class RequestObserver:
-    """Wraps the serving of requests.
+    """Admits, counts and logs requests.
 
     Args:
-        admission: Places for requests.
-        metrics: Where they are counted.
-        log: Where they are written.
-        models: Names that may become a metric's label.
+        admission: Limits the requests in progress.
+        metrics: Metrics of the server.
+        log: Log of the server.
+        models: Model names that may become labels of metrics.
     """
 
     def __init__(
@@ -112,7 +122,17 @@ class RequestObserver:
 
     @contextmanager
     def observe(self, record: RequestRecord) -> Iterator[Place]:
-        """Serves one request inside: every way it can end becomes a `RequestError` or none."""
+        """Wraps the serving of a request, and turns unexpected exceptions into a `RequestError`.
+
+        Args:
+            record: Record of the request.
+
+        Yields:
+            The place of the request.
+
+        Raises:
+            RequestError: The request failed, or was not admitted.
+        """
         started = time.perf_counter()
         code, message, fault = Code.OK, "", False
         try:
@@ -155,7 +175,7 @@ class RequestObserver:
 
 
 def request_id_or_new(given: str | None) -> str:
-    """Returns the caller's id for the request if it is one that can be logged, else a new one."""
+    """Returns the caller's request id if it is safe to log, otherwise a new one."""
     if given is not None and _ACCEPTABLE_ID.fullmatch(given):
         return given
     return f"{random.getrandbits(128):032x}"
@@ -165,12 +185,15 @@ _MAX_WAITING = 10_000
 
 
 class RequestLog:
-    """Writes events always, and requests by sampling.
+    """Logs all events and a sample of requests, as JSON lines.
 
     Args:
-        sampling: Share of ordinary requests that are written; the server's own faults always are, and
-            requests whose callers record a trace of them.
-        stream: Where to; standard error by default.
+        sampling: Fraction of requests to log. Faults of the server and requests with a recorded trace are
+            always logged.
+        stream: Stream to write to. Defaults to standard error.
+
+    Raises:
+        InputError: `sampling` is not between 0 and 1.
     """
 
     def __init__(self, sampling: float = 0.01, stream: TextIO | None = None) -> None:
@@ -183,7 +206,12 @@ class RequestLog:
         self._thread.start()
 
     def event(self, name: str, **fields: Any) -> None:
-        """Writes something that happened to the server."""
+        """Logs an event.
+
+        Args:
+            name: Name of the event.
+            **fields: Further fields of the JSON object.
+        """
         now = dt.datetime.now(dt.timezone.utc).isoformat(timespec="milliseconds")
         line = json.dumps({"time": now, "event": name, **fields}, ensure_ascii=False, default=str)
         try:
@@ -192,11 +220,11 @@ class RequestLog:
             return
 
     def picks_request(self) -> bool:
-        """Whether chance picks this request to be written."""
+        """Decides at random whether to log a request."""
         return random.random() < self._sampling  # noqa: S311
 
     def close(self) -> None:
-        """Writes what is waiting, for a few seconds at most."""
+        """Writes the lines that still wait, for at most a few seconds."""
         try:
             self._lines.put(None, timeout=1)
         except queue.Full:

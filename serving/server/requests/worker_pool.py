@@ -1,7 +1,7 @@
-"""A bounded number of threads that run model calls, first come first served.
+"""A fixed number of threads that run model calls, first come, first served.
 
-Waiting work stays on the event loop, where it can still be given up: a job whose caller has gone
-is never begun. Knows nothing of models.
+Jobs wait on the event loop, where they can still be cancelled. A job whose caller has left never starts.
+Knows nothing of models.
 """
 
 from __future__ import annotations
@@ -18,23 +18,28 @@ _T = TypeVar("_T")
 
 
 class Job(Protocol):
-    """A unit of work that decides at the last moment what it is."""
+    """A unit of work that decides only when it starts what to run."""
 
     def begin(self) -> Callable[[], Any] | None:
         """Returns the call to make on a thread, or None if there is nothing left to do."""
 
     def finish(self, result: Any, error: BaseException | None) -> None:
-        """Takes what the call returned or raised, on the event loop."""
+        """Receives what the call returned or raised, on the event loop.
+
+        Args:
+            result: What the call returned.
+            error: What the call raised, or None.
+        """
 
 
 class WorkerPool:
-    """Runs jobs on threads. Used only from the event loop it was made in.
+    """Runs jobs on threads. Use it only from the event loop that it was created in.
 
-    The threads are its own rather than an executor's: handing a call over and back is most of what
-    serving adds to a model's time, and an executor's chain of futures would double it.
+    It does not use an executor, because most of the overhead of serving is handing calls to threads and back,
+    and an executor's chain of futures would double it.
 
     Args:
-        workers: Threads, that is, model calls at the same time; 0 for one per core.
+        workers: Number of threads, and so of concurrent model calls. 0 starts one per core.
     """
 
     def __init__(self, workers: int = 0) -> None:
@@ -61,7 +66,14 @@ class WorkerPool:
         self._dispatch()
 
     async def run(self, call: Callable[[], _T]) -> _T:
-        """Runs one call and returns what it returns; given up in the queue if the caller is cancelled."""
+        """Runs a call on a thread. If the caller is cancelled while it waits, the call never starts.
+
+        Args:
+            call: The function to call.
+
+        Returns:
+            What the call returns.
+        """
         future: asyncio.Future[_T] = self._loop.create_future()
         self.submit(_Call(call, future))
         return await future
@@ -92,12 +104,13 @@ class WorkerPool:
                 error = raised
             try:
                 self._loop.call_soon_threadsafe(self._finished, job, result, error)
-            except RuntimeError:  # the loop has been closed; nobody waits any more
+            except RuntimeError:  # the loop is closed, so nobody waits for the result
                 return
 
     def _finished(self, job: Job, result: Any, error: BaseException | None) -> None:
         self._free += 1
-        # The freed thread gets its next job before anything is done about this one's answer.
+        # Give the free thread its next job before handling this one's result.
+
         self._dispatch()
         job.finish(result, error)
 
