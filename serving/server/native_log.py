@@ -1,8 +1,8 @@
 """Turns what native libraries write to standard error into lines of the server's log.
 
-The C++ code of TensorFlow and gRPC writes plain text to file descriptor 2, some of it at any log level. A pipe
-replaces the descriptor. This file runs as a small process at the other end, so that the last lines before a
-crash are not lost. It must import only the standard library.
+The C++ code of TensorFlow and gRPC writes plain text to file descriptor 2, some of it at any log level. A
+pipe replaces the descriptor. This file runs as a small process at the other end, so that the last lines
+before a crash are not lost. It must import only the standard library.
 """
 
 from __future__ import annotations

@@ -198,7 +198,6 @@ def _split(content: bytes, size: int) -> list[bytes]:
 
 def _fill(values: np.ndarray, size: int) -> np.ndarray:
     """Repeats the last value up to `size`. Without any value, fills with zeros or empty strings."""
-
     if len(values) == size:
         return values
     if len(values) > size:

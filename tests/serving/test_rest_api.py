@@ -55,7 +55,7 @@ def test_compressed_bodies(server):
     assert ask(bomb)[0] == 413
     assert ask(packed, "br") == (
         415,
-        {"error": "A body may be compressed with gzip only. Received: br."},
+        {"error": "A body may only be compressed with gzip. Received: br."},
     )
 
 

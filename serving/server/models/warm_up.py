@@ -110,6 +110,5 @@ def _damaged(file: Path) -> RequestError:
 def _masked_crc(data: bytes) -> bytes:
     crc = google_crc32c.value(data)
     # TFRecord masks checksums, because a CRC of data that contains CRCs is weak.
-
     masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
     return struct.pack("<I", masked)

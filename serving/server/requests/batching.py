@@ -285,9 +285,9 @@ class _BatchJob:
 def _run_batch(run: Run, batch: list[_Task]) -> list[Outcome | None]:
     """Runs a batch on a thread, as one call. If that fails, finds the requests that make it fail.
 
-    Failing parts are halved until every bad request is found. One bad request costs two calls per halving. With
-    many of them most calls would fail, so the number of calls is limited. Requests that are then still undecided
-    have no outcome.
+    Failing parts are halved until every bad request is found. One bad request costs two calls per halving.
+    With many of them most calls would fail, so the number of calls is limited. Requests that are then still
+    undecided have no outcome.
     """
     outcomes: list[Outcome | None] = [None] * len(batch)
     calls_left = 1 + 4 * len(batch).bit_length()

@@ -110,7 +110,6 @@ class WorkerPool:
     def _finished(self, job: Job, result: Any, error: BaseException | None) -> None:
         self._free += 1
         # Give the free thread its next job before handling this one's result.
-
         self._dispatch()
         job.finish(result, error)
 

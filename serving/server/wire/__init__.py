@@ -1,6 +1,6 @@
-"""How requests come in and answers go out: gRPC, HTTP and JSON, TLS and tokens, the playground.
+"""How requests arrive and answers leave: gRPC, HTTP and JSON, TLS and tokens, the playground.
 
-Deadlines are set here. A gRPC request brings its own, and gRPC cancels its handler when that has passed; a
-REST request has none, and is given the server's (`RestApi._answer_in_time`). What was cancelled while it
-waited for a batch or a thread is never begun.
+Deadlines are set here. A gRPC request has its own, and gRPC cancels the handler when it has passed. A REST
+request has none and gets the server's timeout (`RestApi._answer_in_time`). A request that is cancelled while
+it waits for a batch or a thread never starts.
 """

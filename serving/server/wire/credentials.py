@@ -1,6 +1,6 @@
-"""Who may talk to the server, the same for gRPC and REST: bearer tokens and TLS, both optional.
+"""Who may use the server, over gRPC and REST: bearer tokens and TLS, both optional.
 
-Reads files and checks headers; knows nothing of requests.
+Reads files and checks headers. Knows nothing of requests.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _MIN_LENGTH = 16
 
 
 class BearerTokens:
-    """Tokens that open the server; with none, it is open to all who can reach it.
+    """The tokens that callers may use. Without any, the server accepts all callers.
 
     Args:
-        tokens: Each is enough on its own, so that one can be replaced by the next without a gap.
+        tokens: Any one of them is enough, so that tokens can be rotated without interruption.
     """
 
     def __init__(self, tokens: Sequence[str] = ()) -> None:
@@ -32,7 +32,17 @@ class BearerTokens:
 
     @classmethod
     def read(cls, file: Path) -> BearerTokens:
-        """Reads a file with one token per line."""
+        """Reads a file with one token per line.
+
+        Args:
+            file: The file to read.
+
+        Returns:
+            The tokens.
+
+        Raises:
+            InputError: The file is empty, or a token is too short.
+        """
         tokens = [line.strip() for line in file.read_text().splitlines() if line.strip()]
         if not tokens or min(map(len, tokens)) < _MIN_LENGTH:
             raise InputError(
@@ -47,22 +57,25 @@ class BearerTokens:
         return bool(self._tokens)
 
     def replace(self, other: BearerTokens) -> None:
-        """Takes the tokens of another in place of its own."""
+        """Replaces the tokens with those of `other`."""
         self._tokens = other._tokens
 
     def accepts(self, authorization: str | None) -> bool:
-        """Whether an `authorization` header has one of the tokens."""
+        """Whether an `authorization` header contains one of the tokens."""
         header = authorization or ""
         given = header[len(_SCHEME) :].strip().encode("utf-8", "replace")
-        # Every token is compared, each in constant time, so that time tells nothing.
+        # Compare all tokens, each in constant time, so that timing reveals nothing.
         matches = [hmac.compare_digest(given, token) for token in self._tokens]
         return header.lower().startswith(_SCHEME) and any(matches)
 
     def check(self, authorization: str | None) -> None:
         """Checks an `authorization` header.
 
+        Args:
+            authorization: The header, or None if the request has none.
+
         Raises:
-            RequestError: UNAUTHENTICATED.
+            RequestError: UNAUTHENTICATED, if a token is required and the header has no valid one.
         """
         if not self._tokens or self.accepts(authorization):
             return
@@ -72,12 +85,12 @@ class BearerTokens:
 
 
 class Access:
-    """Who may ask the models, and who may change which models there are.
+    """Who may query the models, and who may change the configuration.
 
     Args:
-        tokens: Of those who may ask.
-        admin_tokens: Of those who may change the configuration; they may ask, too.
-        open_reload: Whether those who may ask may change the configuration where there are no admin tokens.
+        tokens: Tokens that may query the models.
+        admin_tokens: Tokens that may change the configuration and query the models.
+        open_reload: Whether all callers may change the configuration if there are no admin tokens.
     """
 
     def __init__(
@@ -91,29 +104,44 @@ class Access:
         self._open_reload = open_reload
 
     def check(self, authorization: str | None) -> None:
-        """Checks who asks; raises UNAUTHENTICATED."""
+        """Checks that a caller may query the models.
+
+        Args:
+            authorization: The `authorization` header, or None.
+
+        Raises:
+            RequestError: UNAUTHENTICATED, if the header has no valid token.
+        """
         if not self.admin_tokens.accepts(authorization):
             self.tokens.check(authorization)
 
     def check_admin(self, authorization: str | None) -> None:
-        """Checks who wants to change the configuration; raises UNAUTHENTICATED or PERMISSION_DENIED."""
+        """Checks that a caller may change the configuration.
+
+        Args:
+            authorization: The `authorization` header, or None.
+
+        Raises:
+            RequestError: UNAUTHENTICATED, if the header has no valid admin token, or PERMISSION_DENIED, if
+                requests cannot change the configuration of this server.
+        """
         if self.admin_tokens.required:
             self.admin_tokens.check(authorization)
         elif not self._open_reload:
             raise RequestError(
                 Code.PERMISSION_DENIED,
-                "Requests do not change the configuration of this server; start it with an admin token file.",
+                "Requests cannot change the configuration of this server; start it with an admin token file.",
             )
 
 
 @dataclasses.dataclass(frozen=True)
 class TlsFiles:
-    """PEM files.
+    """PEM files for TLS.
 
     Attributes:
-        certificate: The server's certificate, with its chain.
-        key: Its private key.
-        client_ca: Authorities whose clients are let in; without it, clients need no certificate.
+        certificate: The server's certificate with its chain.
+        key: The server's private key.
+        client_ca: Authorities of client certificates. Without it, clients need no certificate.
     """
 
     certificate: Path
@@ -122,11 +150,15 @@ class TlsFiles:
 
     @property
     def paths(self) -> list[Path]:
-        """The files there are."""
+        """The files that are set."""
         return [file for file in (self.certificate, self.key, self.client_ca) if file is not None]
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Returns a context for an HTTPS server, made of the files as they are now."""
+        """Returns a context for an HTTPS server, from the current files.
+
+        Raises:
+            InputError: A file cannot be read, or the key does not belong to the certificate.
+        """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
@@ -143,10 +175,13 @@ class TlsFiles:
 
 
 class Certificates:
-    """The server's certificates, which new connections get as they are in the files.
+    """The server's certificates. New connections use the files that were read last.
 
     Args:
-        files: Where they are.
+        files: The PEM files.
+
+    Raises:
+        InputError: The files cannot be read or do not belong together.
     """
 
     def __init__(self, files: TlsFiles) -> None:
@@ -154,11 +189,15 @@ class Certificates:
         self._contents = self._read()
         self._context = files.ssl_context()
         self.context = files.ssl_context()
-        # Asked for every connection: the one below is a door, what is behind it may change.
+        # The server keeps this context; the callback gives every new connection the current one.
         self.context.sni_callback = self._choose_context
 
     def reload(self) -> None:
-        """Reads the files again; raises `InputError` and changes nothing if they do not fit together."""
+        """Reads the files again.
+
+        Raises:
+            InputError: The files cannot be read or do not belong together. Nothing changes then.
+        """
         contents, context = self._read(), self._files.ssl_context()
         self._contents, self._context = contents, context
 
@@ -169,7 +208,7 @@ class Certificates:
         )
 
     def _read(self) -> tuple[bytes, bytes, bytes | None]:
-        # gRPC reports a bad file only by refusing every connection; `ssl` reads the files first.
+        # gRPC reports bad files only by refusing all connections, so `ssl` checks them first.
         self._files.ssl_context()
         authorities = self._files.client_ca
         return (
@@ -190,7 +229,7 @@ class Watched:
     """Notices when files have changed.
 
     Args:
-        files: Which.
+        files: The files to watch.
     """
 
     def __init__(self, files: Sequence[Path]) -> None:
@@ -198,12 +237,12 @@ class Watched:
         self._seen = self._look()
 
     def changed(self) -> bool:
-        """Whether a file has changed since the last look."""
+        """Whether a file has changed since the last call."""
         before, self._seen = self._seen, self._look()
         return before != self._seen
 
     def _look(self) -> list[tuple[int, int, int] | None]:
-        # A secret that Kubernetes mounts is replaced by moving a link: the file behind it is another.
+        # Kubernetes replaces a mounted secret by moving a link, so the inode changes.
         found: list[tuple[int, int, int] | None] = []
         for file in self._files:
             try:

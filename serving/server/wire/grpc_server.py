@@ -1,7 +1,6 @@
-"""The gRPC side: the two services, health checking and reflection on one port.
+"""The gRPC server: both services, health checks and reflection on one port.
 
-Handlers take and return raw bytes, so that a message that cannot be parsed is an answer like any
-other.
+Handlers receive and return raw bytes, so that messages that cannot be parsed get a normal error.
 """
 
 from __future__ import annotations
@@ -48,12 +47,12 @@ class GrpcServer:
     """TensorFlow Serving's gRPC services.
 
     Args:
-        prediction: Prediction methods.
-        models: Model methods.
-        observer: What requests pass through.
-        access: Who may come in; health checks always may.
-        limits: For the size of messages.
-        credentials: TLS, or None.
+        prediction: Methods of the prediction service.
+        models: Methods of the model service.
+        observer: Admits, counts and logs requests.
+        access: Who may use the server. Health checks are open to all.
+        limits: Limits of messages.
+        credentials: TLS credentials, or None for plain text.
     """
 
     def __init__(
@@ -77,13 +76,13 @@ class GrpcServer:
                 ("grpc.max_send_message_length", -1),
                 ("grpc.so_reuseport", 0),
                 ("grpc.server_handshake_timeout_ms", 10_000),
-                # A peer that is gone is noticed and its connection closed.
+                # Detect peers that have disappeared and close their connections.
                 ("grpc.keepalive_time_ms", 60_000),
                 ("grpc.keepalive_timeout_ms", 20_000),
                 ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
                 ("grpc.max_concurrent_streams", 4 * limits.max_concurrent),
                 ("grpc.max_metadata_size", 16 << 10),
-                # Clients that keep their connections look for other servers now and then.
+                # Make clients reconnect now and then, so that they find new servers.
                 ("grpc.max_connection_age_ms", 600_000),
                 ("grpc.max_connection_age_grace_ms", 600_000),
             ),
@@ -116,7 +115,18 @@ class GrpcServer:
         reflection.enable_server_reflection((*services, reflection.SERVICE_NAME), self._server)
 
     async def start(self, host: str, port: int) -> int:
-        """Opens the port and returns it (0 chooses a free one)."""
+        """Opens the port.
+
+        Args:
+            host: Address to bind.
+            port: Port to open. 0 chooses a free one.
+
+        Returns:
+            The port.
+
+        Raises:
+            InputError: The port cannot be opened.
+        """
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
             if self._credentials is None:
@@ -132,20 +142,20 @@ class GrpcServer:
         return int(bound)
 
     async def set_health(self, serving: bool) -> None:
-        """Sets what health checks answer."""
+        """Sets whether health checks answer SERVING or NOT_SERVING."""
         kind = health_pb2.HealthCheckResponse
         status = kind.SERVING if serving else kind.NOT_SERVING
         for service in ("", PREDICTION_SERVICE, MODEL_SERVICE):
             await self._health.set(service, status)
 
     async def stop(self, grace_seconds: float) -> None:
-        """Takes no new requests and waits for those in progress."""
+        """Refuses new requests and waits up to `grace_seconds` for those in progress."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(grace_seconds)
 
     def _add_service(self, service: str, methods: dict[str, tuple[Method, Any]]) -> None:
         handlers = {
-            # A unary call to clients: here a stream, whose message is not received before it is asked for.
+            # Unary for clients. Here it is a stream, so that the message is received only on request.
             name: grpc.stream_unary_rpc_method_handler(self._handler(name, method, request_type))
             for name, (method, request_type) in methods.items()
         }
@@ -169,9 +179,8 @@ class GrpcServer:
                     if name == _RELOAD:
                         self._access.check_admin(metadata.get("authorization"))
                     response = await method(_parse(request_type, raw), record)
-                    if (
-                        given is not None or trace is not None
-                    ):  # who sent none has nothing to tell it by, save an error's
+                    # Callers that sent no id need none back, unless there is an error.
+                    if given is not None or trace is not None:
                         context.set_trailing_metadata(trailers)
                     if isinstance(response, bytes):
                         return response
@@ -185,7 +194,7 @@ class GrpcServer:
 
 
 class _TokenInterceptor(grpc.aio.ServerInterceptor):
-    """Turns away requests without a valid token before they are handled."""
+    """Refuses requests without a valid token before they are handled."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -215,6 +224,6 @@ def _parse(request_type: Any, raw: bytes) -> Any:
     try:
         return request_type.FromString(raw)
     except DecodeError:
-        # The code that gRPC prescribes for a message that cannot be parsed.
+        # gRPC requires this code for messages that cannot be parsed.
         name = request_type.DESCRIPTOR.name
         raise RequestError(Code.INTERNAL, f"The message is not a {name}.") from None

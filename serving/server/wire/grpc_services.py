@@ -1,7 +1,7 @@
 """TensorFlow Serving's two gRPC services, as methods from message to message.
 
-Knows the messages and the predictor; how they are received and sent is `grpc_server`'s business. What REST
-answers with the same messages is made here, too.
+Knows the messages and the predictor. `grpc_server` receives and sends them. The REST API builds some of its
+answers from the same messages, with functions from here.
 """
 
 from __future__ import annotations

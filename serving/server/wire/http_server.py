@@ -1,7 +1,7 @@
-"""A small HTTP/1.1 server on asyncio and h11: bounded in time, size and connections.
+"""A small HTTP/1.1 server on asyncio and h11, with limits on time, size and connections.
 
-Knows nothing of what it serves. A slow connection is closed, whether it is slow to send its headers
-or body or to read its answer, and holds no thread meanwhile.
+Knows nothing of what it serves. Connections that are slow to send a request or to read the answer are closed,
+and use no thread until then.
 """
 
 from __future__ import annotations
@@ -25,12 +25,20 @@ _IDLE_SECONDS = 60.0
 _HEADER_SECONDS = 10.0
 _BODY_SECONDS = 30.0
 _WRITE_SECONDS = 30.0
-_GZIP = 16 + zlib.MAX_WBITS  # zlib's way to ask for gzip's header and checksum
+_GZIP = 16 + zlib.MAX_WBITS  # tells zlib to expect gzip's header and checksum
 
 
 @dataclasses.dataclass(frozen=True)
 class HttpRequest:
-    """A request, read whole. Header names are in lower case; HEAD comes as the GET that it stands for."""
+    """A complete request.
+
+    Attributes:
+        method: The method. HEAD is reported as GET.
+        path: The path with its query string.
+        headers: Headers by name in lower case.
+        body: The body, decompressed.
+        peer: `host:port` of the client.
+    """
 
     method: str
     path: str
@@ -41,7 +49,14 @@ class HttpRequest:
 
 @dataclasses.dataclass(frozen=True)
 class HttpResponse:
-    """An answer."""
+    """An answer.
+
+    Attributes:
+        body: The body.
+        status: The HTTP status.
+        content_type: The `content-type` header.
+        headers: Further headers.
+    """
 
     body: bytes
     status: int = 200
@@ -61,7 +76,7 @@ class _BadRequestError(Exception):
 
 
 class _Budget:
-    """The bytes of bodies that are being received, of all connections."""
+    """Counts the bytes of bodies that all connections are receiving."""
 
     def __init__(self, max_body_bytes: int, max_total_bytes: int) -> None:
         self.max_body_bytes = max_body_bytes
@@ -76,13 +91,13 @@ class _Budget:
             )
 
     def take(self, size: int) -> None:
-        """Counts bytes that have come, or refuses them if they are too many for now."""
+        """Counts bytes that have arrived, or refuses them if there are too many."""
         if self._held + size > self._max_total:
             raise _BadRequestError(503, "The server is receiving too much at once; try again later.")
         self._held += size
 
     def give_back(self, size: int) -> None:
-        """Counts bytes no more."""
+        """Stops counting bytes."""
         self._held -= size
 
 
@@ -90,10 +105,11 @@ class HttpServer:
     """Serves a handler over HTTP or HTTPS.
 
     Args:
-        handler: Answers requests; must not raise.
-        render_error: Makes the body for an error that never reached the handler.
-        limits: Larger bodies are refused with 413, unread; more of them at once than fit, with 503.
-        context: TLS, or None.
+        handler: Answers requests. Must not raise.
+        render_error: Returns the body of errors that occur before the handler is called.
+        limits: Limits of bodies. A body that is too large gets 413 without being read. If all bodies
+            together are too large, some get 503.
+        context: TLS context, or None for plain text.
     """
 
     def __init__(
@@ -111,7 +127,18 @@ class HttpServer:
         self._connections: set[_Connection] = set()
 
     async def start(self, host: str, port: int) -> int:
-        """Opens the port and returns it (0 chooses a free one)."""
+        """Opens the port.
+
+        Args:
+            host: Address to bind.
+            port: Port to open. 0 chooses a free one.
+
+        Returns:
+            The port.
+
+        Raises:
+            InputError: The port cannot be opened.
+        """
         try:
             self._server = await asyncio.start_server(
                 self._serve,
@@ -128,7 +155,7 @@ class HttpServer:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self, grace_seconds: float) -> None:
-        """Takes no new connections, ends idle ones and waits for those that are being served."""
+        """Refuses new connections, closes idle ones and waits up to `grace_seconds` for the others."""
         if self._server is None:
             return
         self._server.close()
@@ -150,7 +177,7 @@ class HttpServer:
 
 
 class _Connection:
-    """One client, for as many requests as it sends one after the other."""
+    """The connection of a client, which may send several requests in sequence."""
 
     def __init__(
         self,
@@ -193,12 +220,12 @@ class _Connection:
         except _BadRequestError as error:
             await self._send_error(error)
         except (OSError, asyncio.TimeoutError, asyncio.IncompleteReadError, h11.LocalProtocolError):
-            pass  # the client is gone or too slow; there is nobody to tell
+            pass  # the client has left or is too slow, so nobody would read an error
         finally:
             self._writer.close()
 
     async def _serve_one(self) -> bool:
-        """Serves one request; returns whether another may follow on this connection."""
+        """Serves one request. Returns whether another may follow on this connection."""
         request = await self._read_request()
         if request is None:
             return False
@@ -235,7 +262,7 @@ class _Connection:
         if encoding in ("", "identity"):
             return body
         if encoding not in ("gzip", "x-gzip"):
-            raise _BadRequestError(415, f"A body may be compressed with gzip only. Received: {encoding:.40}.")
+            raise _BadRequestError(415, f"A body may only be compressed with gzip. Received: {encoding:.40}.")
         unpacking = zlib.decompressobj(_GZIP)
         try:
             unpacked = unpacking.decompress(body, self._budget.max_body_bytes + 1)
@@ -259,11 +286,11 @@ class _Connection:
                 self._budget.take(len(event.data))
                 body += event.data
         finally:
-            # From here on the bytes are the request's, and counted as such.
+            # From now on the bytes are counted as part of the request.
             self._budget.give_back(len(body))
 
     async def _next_event(self, first_seconds: float, total_seconds: float) -> object:
-        """Reads until h11 has an event: the first byte may take longer than the rest."""
+        """Reads until h11 has an event. The first byte may take longer than the rest."""
         loop = asyncio.get_running_loop()
         patience, deadline = first_seconds, None
         while True:

@@ -265,7 +265,6 @@ def _to_json(name: str, array: np.ndarray, strict: bool) -> Any:
         return values.tolist()
     if array.dtype == np.float32:
         # Through text, for the shortest digits of a float32. As a float64, 0.2 would be 0.20000000298….
-
         return array.astype(str).astype(np.float64).tolist()
     if array.dtype.kind != "O":
         return array.tolist()

@@ -1,7 +1,6 @@
-"""The server's own endpoints as data: paths, requests, answers; and their OpenAPI document.
+"""The server's own endpoints as data (paths, requests, answers), and their OpenAPI document.
 
-The only place that lists them. Requests are checked by the same schemas (`json_schema.py`), and answered in
-`search_api.py`.
+Requests are checked against the same schemas (`json_schema.py`) and answered in `search_api.py`.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from xtr_tf.version import __version__
 
 PATH = "/openapi.json"
 _ABOUT = (
-    "Search and reranking by XTR. The same models answer TensorFlow Serving's REST API under /v1/models, "
-    "which this document leaves out."
+    "Search and reranking with XTR. The same models also answer TensorFlow Serving's REST API under "
+    "/v1/models, which this document does not describe."
 )
-_MODEL = text("A model of this server; may be left out if it has only one.")
-_QUERY = text("What to search for; must contain text.")
+_MODEL = text("A model of this server. Optional if the server has only one.")
+_QUERY = text("Text to search for. Must not be empty.")
 _SCORE: Schema = {"type": "number"}
 
 
@@ -31,11 +30,11 @@ class Operation:
     """An endpoint for POST.
 
     Attributes:
-        path: Where it is.
-        name: What generated clients call it.
-        summary: What it does, in a line.
-        request: Schema of what it takes.
-        answer: Schema of what it gives.
+        path: Path of the endpoint.
+        name: Name of the function in generated clients.
+        summary: One line about what it does.
+        request: Schema of the request.
+        answer: Schema of the answer.
     """
 
     path: str
@@ -46,38 +45,38 @@ class Operation:
 
 
 def search_operation(limits: Limits) -> Operation:
-    """`/v1/search`: a query or several, in one model."""
+    """Returns the endpoint `/v1/search`, for one query or several in one model."""
     request = record(
         {
             "model": _MODEL,
             "query": _QUERY,
-            "queries": many("Several, instead of `query`.", _QUERY, 1, limits.max_rows),
-            "top_k": whole("Documents for each query.", 1, min(MAX_TOP_K, limits.max_top_k)),
+            "queries": many("Several queries, instead of `query`.", _QUERY, 1, limits.max_rows),
+            "top_k": whole("Documents to return per query.", 1, min(MAX_TOP_K, limits.max_top_k)),
             "k_prime": whole("Document tokens that each query token retrieves.", 1, limits.max_k_prime),
-            "leaves": whole("Leaves of the index to search; 0 for its own rule.", 0),
-            "imputation": text("How query tokens that retrieved nothing of a document count.", *IMPUTATIONS),
-            "constant": number("What they count for under `constant`.", -1e30, 1e30),
-            "languages": many("Only documents in one of these.", text("Such as `de`.")),
-            "filter": text("Only documents that meet these conditions: `year>=2020;source=wiki|faq`."),
-            "token_weights": text("What query tokens count for.", *TOKEN_WEIGHTS),
-            "alpha": number("What BM25 counts for, from 0 (XTR) to 1 (BM25).", 0, 1),
-            "fusion": text("How the two scores become one.", *FUSIONS),
-            "rescore": whole("Candidates to rank again by exact f_ColBERT; 0 for none.", 0, MAX_TOP_K),
-            "min_score": number("Documents with a lower score are left out.", NO_MIN_SCORE, -NO_MIN_SCORE),
+            "leaves": whole("Leaves of the index to search. 0 lets the index choose.", 0),
+            "imputation": text("How missing similarities are filled in.", *IMPUTATIONS),
+            "constant": number("Similarity to impute if `imputation` is `constant`.", -1e30, 1e30),
+            "languages": many("Return only documents in these languages.", text("A language, such as `de`.")),
+            "filter": text("Conditions on document fields, such as `year>=2020;source=wiki|faq`."),
+            "token_weights": text("Weights of query tokens.", *TOKEN_WEIGHTS),
+            "alpha": number("Weight of BM25 in the score, from 0 (XTR) to 1 (BM25).", 0, 1),
+            "fusion": text("How to combine the two scores.", *FUSIONS),
+            "rescore": whole("Candidates to rank again by exact f_ColBERT. 0 for none.", 0, MAX_TOP_K),
+            "min_score": number("Lowest score of a document to return.", NO_MIN_SCORE, -NO_MIN_SCORE),
             "fields": many(
-                "What to return of documents: `title`, `language`, `text`, names of declared fields, or `*` "
-                "for all that the model keeps. By default title and language.",
+                "Parts of documents to return: `title`, `language`, `text`, names of declared fields, or `*` "
+                "for everything that the model keeps. Defaults to title and language.",
                 text("A name."),
             ),
-            "partial": text("Of a collection: what to do about partitions that do not answer.", *PARTIAL),
-            "explain": flag("Return which document token answered which query token. Not with `rescore`."),
+            "partial": text("For a collection: what to do if partitions do not answer.", *PARTIAL),
+            "explain": flag("Return which document tokens matched the query tokens. Not with `rescore`."),
         }
     )
     request["oneOf"] = [{"required": ["query"]}, {"required": ["queries"]}]
     match = record(
         {
-            "token": text("The query's token."),
-            "match": text("The document's, empty if nothing of the document was retrieved."),
+            "token": text("The query token."),
+            "match": text("The document token, empty if none of the document was retrieved."),
             "score": _SCORE,
             "retrieved": {"type": "boolean"},
             "start": {"type": "integer", "description": 'First character in "{title} {text}", or -1.'},
@@ -92,7 +91,7 @@ def search_operation(limits: Limits) -> Operation:
             "title": {"type": "string"},
             "language": {"type": "string"},
             "text": {"type": "string"},
-            "fields": {"type": "object", "description": "Declared fields that were asked for."},
+            "fields": {"type": "object", "description": "Declared fields that were requested."},
             "xtr_score": {**_SCORE, "description": "f_XTR', if the request has `alpha`."},
             "lexical_score": {**_SCORE, "description": "BM25, if the request has `alpha`."},
             "matches": many("With `explain`.", match),
@@ -103,7 +102,9 @@ def search_operation(limits: Limits) -> Operation:
         {
             "query": {"type": "string"},
             "documents": many("Best first.", document),
-            "missing_partitions": many("Of a collection, those without an answer.", {"type": "integer"}),
+            "missing_partitions": many(
+                "For a collection: partitions that did not answer.", {"type": "integer"}
+            ),
         },
         ("query", "documents"),
     )
@@ -111,7 +112,7 @@ def search_operation(limits: Limits) -> Operation:
         {
             "model": {"type": "string"},
             "version": {"type": "integer"},
-            "milliseconds": {**_SCORE, "description": "What the model took."},
+            "milliseconds": {**_SCORE, "description": "Time that the model took."},
             "results": many("In the order of the queries.", result),
         },
         ("model", "version", "milliseconds", "results"),
@@ -120,7 +121,7 @@ def search_operation(limits: Limits) -> Operation:
 
 
 def rerank_operation(limits: Limits) -> Operation:
-    """`/v1/rerank`: the request and the answer that clients of Cohere and Jina know."""
+    """Returns the endpoint `/v1/rerank`, with the request and answer formats of Cohere and Jina."""
     given: Schema = {
         "anyOf": [text("A text."), record({"text": text("A text.")}, ("text",), closed=False)],
     }
@@ -128,9 +129,9 @@ def rerank_operation(limits: Limits) -> Operation:
         {
             "model": _MODEL,
             "query": _QUERY,
-            "documents": many("What to rank.", given, 1, limits.max_texts),
-            "top_n": whole("How many to return; all by default.", 1),
-            "return_documents": flag("Return the texts, too."),
+            "documents": many("Documents to rank.", given, 1, limits.max_texts),
+            "top_n": whole("Documents to return. Defaults to all.", 1),
+            "return_documents": flag("Whether to return the texts."),
         },
         ("query", "documents"),
     )
@@ -138,14 +139,14 @@ def rerank_operation(limits: Limits) -> Operation:
         {
             "index": {"type": "integer", "description": "Position among `documents`."},
             "relevance_score": {**_SCORE, "description": "Exact f_ColBERT, -1 for a document without text."},
-            "truncated": {"type": "boolean", "description": "Whether the document's end was not read."},
+            "truncated": {"type": "boolean", "description": "Whether the end of the document was cut off."},
             "document": record({"text": {"type": "string"}}, ("text",)),
         },
         ("index", "relevance_score"),
     )
     answer = record(
         {
-            "id": text("The request's, as in the header `x-request-id`."),
+            "id": text("Id of the request, as in the header `x-request-id`."),
             "model": {"type": "string"},
             "version": {"type": "integer"},
             "results": many("Best first.", result),
@@ -156,14 +157,14 @@ def rerank_operation(limits: Limits) -> Operation:
 
 
 def rerank_texts_operation(limits: Limits) -> Operation:
-    """`/rerank`: the same for clients of Text Embeddings Inference."""
+    """Returns the endpoint `/rerank`, with the request and answer formats of Text Embeddings Inference."""
     request = record(
         {
             "query": _QUERY,
-            "texts": many("What to rank.", text("A text."), 1, limits.max_texts),
-            "return_text": flag("Return the texts, too."),
-            "raw_scores": flag("Taken for compatibility: scores are raw in any case."),
-            "truncate": flag("Taken for compatibility: long texts are cut in any case."),
+            "texts": many("Texts to rank.", text("A text."), 1, limits.max_texts),
+            "return_text": flag("Whether to return the texts."),
+            "raw_scores": flag("For compatibility. Scores are always raw."),
+            "truncate": flag("For compatibility. Long texts are always truncated."),
         },
         ("query", "texts"),
     )
@@ -175,11 +176,14 @@ def rerank_texts_operation(limits: Limits) -> Operation:
 
 
 def render_document(operations: list[Operation], asks_for_tokens: bool) -> bytes:
-    """The OpenAPI document, as JSON.
+    """Returns the OpenAPI document.
 
     Args:
         operations: The endpoints.
         asks_for_tokens: Whether callers need a bearer token.
+
+    Returns:
+        The document as JSON.
     """
     refused = {
         "description": "Refused or failed, with one sentence about why.",

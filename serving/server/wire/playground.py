@@ -1,6 +1,6 @@
-"""A page to try queries on. It asks `/v1/search` for explanations, as anybody may.
+"""A page for trying queries. It uses the public endpoint `/v1/search` with `explain`.
 
-The page is a file without build step or foreign assets. It works with any retriever that xtr-tf exports.
+The page is one file without a build step or external assets. It works with all retrievers of xtr-tf.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ class Playground:
     """The page, and the names of the models that it offers.
 
     Args:
-        models: Names the models that are served.
+        models: Returns the names of the served models.
     """
 
     def __init__(self, models: Callable[[], Iterable[str]]) -> None:
         self._models = models
 
     def pages(self) -> dict[str, HttpResponse]:
-        """Returns the page by its path."""
+        """Returns the fixed pages, here the playground, by path."""
         html = resources.files("serving.server.wire").joinpath("playground.html").read_bytes()
         headers = (("content-security-policy", _POLICY), ("x-content-type-options", "nosniff"))
         return {"/": HttpResponse(html, content_type="text/html; charset=utf-8", headers=headers)}
 
     def routes(self) -> dict[str, Route]:
-        """Returns the endpoints by their paths."""
+        """Returns the endpoints by path."""
         return {"/playground/models": self.list_models}
 
     async def list_models(self, request: HttpRequest, record: RequestRecord) -> HttpResponse:

@@ -1,9 +1,9 @@
-"""How many gRPC messages are received at once.
+"""Limits how many gRPC messages are received at the same time.
 
-gRPC does not tell how much of a message has come, so each counts as large as it may be. A call that finds
-every place taken waits, which takes no memory: its message is not asked for. A slow one gives way to
-those that wait, the latest of them first: calls that announce a message and never send it hold up nobody
-for long.
+gRPC does not report how much of a message has arrived, so each counts with the largest size allowed. A call
+that finds all places taken waits without using memory, because its message is not requested yet. Slow
+messages lose their place to waiting calls, the latest first, so that calls that never send their message
+cannot block others for long.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _PATIENCE_SECONDS = 1.0
 
 
 class Receiver:
-    """Receives the messages of calls. Used only from the event loop.
+    """Receives the messages of calls. Use it only from the event loop.
 
     Args:
-        places: Messages at once.
+        places: Messages that may be received at the same time.
     """
 
     def __init__(self, places: int) -> None:
@@ -33,10 +33,16 @@ class Receiver:
         self._timer: asyncio.TimerHandle | None = None
 
     async def receive(self, context: grpc.aio.ServicerContext) -> bytes:
-        """Returns the message of a call.
+        """Receives the message of a call.
+
+        Args:
+            context: The context of the call.
+
+        Returns:
+            The serialised message.
 
         Raises:
-            RequestError: RESOURCE_EXHAUSTED if it did not come while others waited.
+            RequestError: RESOURCE_EXHAUSTED, if it did not arrive while other calls waited.
         """
         task = asyncio.current_task()
         assert task is not None

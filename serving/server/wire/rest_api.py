@@ -38,14 +38,14 @@ _MODEL = (
 _PREDICTION = re.compile(_MODEL + r":(?P<method>(?i:classify|regress|predict))", re.ASCII)
 _STATUS = re.compile(_MODEL + r"(?P<metadata>/(?i:metadata))?", re.ASCII)
 _MAX_VERSION = 2**63 - 1
-# What asks for fields that have their default, too; renamed in protobuf 5.
+# Includes fields with their default value. The option was renamed in protobuf 5.
 _WITH_DEFAULTS: dict[str, Any] = {
     name: True
     for name in ("including_default_value_fields", "always_print_fields_with_no_presence")
     if name in inspect.signature(MessageToDict).parameters
 }
 
-#: Serves a path of its own: the request's body in, the answer out.
+#: Answers the requests for one path.
 Route = Callable[[HttpRequest, RequestRecord], Awaitable[HttpResponse]]
 
 
@@ -54,13 +54,13 @@ class RestApi:
 
     Args:
         predictor: Runs the requests.
-        observer: What requests pass through.
-        access: Who may come in.
-        metrics: Shown under `/monitoring/prometheus/metrics`.
-        timeout_seconds: After this long a request is given up with DEADLINE_EXCEEDED.
-        strict_json: Whether numbers that are not finite become `null`.
-        pages: Fixed answers by path, open to all: they hold no data.
-        routes: Further endpoints by path, for POST.
+        observer: Admits, counts and logs requests.
+        access: Who may use the server.
+        metrics: Metrics, served under `/monitoring/prometheus/metrics`.
+        timeout_seconds: Time after which a request fails with DEADLINE_EXCEEDED.
+        strict_json: Whether to write `null` for numbers that are not finite.
+        pages: Fixed pages by path. They contain no data and are open to all.
+        routes: Further endpoints for POST by path.
     """
 
     def __init__(
@@ -84,12 +84,19 @@ class RestApi:
         self._routes = routes or {}
 
     async def handle(self, request: HttpRequest) -> HttpResponse:
-        """Answers one request; never raises."""
+        """Answers a request. Never raises.
+
+        Args:
+            request: The request.
+
+        Returns:
+            The answer, or an error as JSON.
+        """
         page = self._pages.get(request.path.partition("?")[0])
         if page is not None and request.method == "GET":
             return page
         request_id = request_id_or_new(request.headers.get(REQUEST_ID_HEADER))
-        # It becomes a metric's label, and clients can invent methods.
+        # The method becomes a label of metrics, and clients can send any method.
         method = request.method if request.method in ("GET", "POST") else "other"
         trace = TraceContext.read(request.headers.get(TRACEPARENT_HEADER))
         record = RequestRecord("rest", method, request_id, lambda: request.peer, trace=trace)
@@ -121,7 +128,7 @@ class RestApi:
         if path in self._routes:
             record.method = path.rpartition("/")[2]
             if request.method != "POST":
-                refused = render_error(f"{path} takes POST only. Received: {request.method:.20}.")
+                refused = render_error(f"{path} accepts only POST. Received: {request.method:.20}.")
                 return HttpResponse(refused, 405, headers=(("allow", "POST"),))
             return await self._routes[path](request, record)
         if request.method == "POST":
