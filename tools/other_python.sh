@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes .venvs/VERSION: another Python than make's own, with this checkout and everything but TFX, and
-# prints the folder.
+# Creates .venvs/VERSION, an environment for another Python than make's own, with this checkout and everything
+# except TFX. Prints the folder.
 #
 #   tools/other_python.sh 3.12        the packages of requirements-current.lock
 #   tools/other_python.sh 3.13        the newest packages that pyproject.toml allows
@@ -36,18 +36,18 @@ fi
 
 uv=$(tools/setup.sh --uv)
 rm -rf "$venv"
-# .python-version sends pyenv's shims to make's own Python; PYENV_VERSION outranks it.
+# .python-version makes pyenv choose make's own Python; PYENV_VERSION overrides it.
 PYENV_VERSION=$version "$uv" venv --quiet --python "$version" "$venv" ||
   fail "Python $version was not found and could not be fetched; install it (pyenv install $version, or your system's package) and try again."
 echo "other_python: installing into $venv" >&2
-# Where Python may not write bytecode, every process would compile TensorFlow again.
+# Otherwise, if Python may not write bytecode, every process would compile TensorFlow again.
 export VIRTUAL_ENV=$PWD/$venv UV_COMPILE_BYTECODE=1
 if [ "$version" = "$LOCKED" ] && [ -z "$tensorflow" ]; then
-  "$uv" pip sync --quiet --require-hashes "$LOCK" || fail "the packages of $LOCK could not be installed (uv's reason stands above)."
-  "$uv" pip install --quiet --no-deps --editable . || fail "this checkout could not be installed into $venv (uv's reason stands above)."
+  "$uv" pip sync --quiet --require-hashes "$LOCK" || fail "the packages of $LOCK could not be installed (see uv's message above)."
+  "$uv" pip install --quiet --no-deps --editable . || fail "this checkout could not be installed into $venv (see uv's message above)."
 else
   "$uv" pip install --quiet --editable '.[train,eval,serving]' --group dev "tensorflow==${tensorflow:-2}.*" ||
-    fail "no set of packages could be installed for Python $version${tensorflow:+ with TensorFlow $tensorflow} (uv's reason stands above)."
+    fail "no set of packages could be installed for Python $version${tensorflow:+ with TensorFlow $tensorflow} (see uv's message above)."
 fi
 echo "$want" >"$venv/.lock-hash"
 echo "$venv"

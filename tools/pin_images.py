@@ -1,8 +1,7 @@
-"""`make pin-images`: names the base images of the Dockerfiles and manifests by their digests.
+"""`make pin-images`: pins the base images of the Dockerfiles and manifests to their digests.
 
 A tag can be moved to another image, a digest cannot. Digests come from the registries, so this needs a
-network; what it writes is to be committed where images are built. Images of our own, which have no registry,
-are left as they are.
+network. Commit the result where you build images. Our own images have no registry and stay unchanged.
 
     python tools/pin_images.py FILE...
 """
@@ -26,7 +25,7 @@ _MANIFESTS = ", ".join(
         "docker.distribution.manifest.v2+json",
     )
 )
-# `FROM image:tag` and `image: image:tag`; a digest that is there already is looked up again.
+# `FROM image:tag` and `image: image:tag`. An existing digest is looked up again.
 _NAMED = re.compile(
     r"^(?P<before>\s*(?:FROM|(?:- )?image:)\s+)(?P<name>[\w./-]+):(?P<tag>[\w.-]+)(?:@sha256:[0-9a-f]{64})?"
     r"(?P<after>.*)$",
@@ -36,11 +35,14 @@ _OURS = "xtr-tf"
 
 
 def pin(text: str, digests: dict[str, str]) -> str:
-    """Returns a file's text with every foreign image named by its digest.
+    """Returns the text of a file with every external image pinned to its digest.
 
     Args:
         text: A Dockerfile or a manifest.
-        digests: What is known already, by `image:tag`; added to.
+        digests: Known digests by `image:tag`. New ones are added.
+
+    Returns:
+        The changed text.
     """
 
     def replace(found: re.Match[str]) -> str:
@@ -56,7 +58,18 @@ def pin(text: str, digests: dict[str, str]) -> str:
 
 
 def digest_of(name: str, tag: str) -> str:
-    """Asks an image's registry for the digest that a tag stands for now."""
+    """Returns the current digest of a tag, from the registry of the image.
+
+    Args:
+        name: Name of the image, with or without a registry host.
+        tag: The tag.
+
+    Returns:
+        The digest, such as `sha256:…`.
+
+    Raises:
+        SystemExit: The registry returned no digest.
+    """
     host, _, path = name.partition("/")
     if "." not in host and ":" not in host:  # a name without a host is Docker Hub's
         host, path = "registry-1.docker.io", name if "/" in name else f"library/{name}"

@@ -1,6 +1,7 @@
-"""An extension of griffe for the documentation site: what follows `Example:` in a docstring is code.
+"""A griffe extension for the documentation site that shows `Example:` sections of docstrings as code.
 
-griffe knows the section as `Examples:` and shows any other name as text, in which `[(8, 128)]` is a link.
+griffe calls the section `Examples:` and shows sections with other names as text, in which `[(8, 128)]` would
+become a link.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import griffe
 
 
 class Examples(griffe.Extension):
-    """Names the section as griffe does, wherever it holds a doctest."""
+    """Renames the section for griffe if it contains a doctest."""
 
     def on_object(self, *, obj: griffe.Object, loader: Any, **kwargs: Any) -> None:
         """Called for every function, class and module."""

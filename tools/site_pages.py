@@ -1,14 +1,14 @@
-"""Generated parts of the documentation site: a hook of MkDocs (`hooks` in mkdocs.yml).
+"""Generates parts of the documentation site, as a hook of MkDocs (`hooks` in mkdocs.yml).
 
-A comment of its own line in a page is replaced when the site is built:
+These comments, each on its own line of a page, are replaced when the site is built:
 
     <!-- commands -->                    every command with its options, from the command line itself
     <!-- settings module.Class -->       every key below a settings class, from its fields and docstring
     <!-- metrics -->                     every metric of the server, from its registry
     <!-- include path/to/file.md -->     a document of the repository without its title
 
-Links of included documents are made to fit: to another page of the site where there is one, to plain text
-where there is none. Must not know what the pages say.
+Links in included documents are rewritten to the page of the site if there is one, and to plain text if not.
+Must not know what the pages say.
 """
 
 from __future__ import annotations

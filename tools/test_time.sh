@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a pytest command and ends with how long it took, in the line that measurements end with.
+# Runs a pytest command and prints its time in a RESULT line, as benchmarks do.
 #
 #   tools/test_time.sh .venv/bin/python -m pytest ...
 set -uo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Every part of the product once, on another Python than make's own, in about a minute: import a checkpoint,
-# train ten steps, encode, index, export, verify, serve, ask. Then the same index is exported with make's own
-# Python and TensorFlow, those of the pipeline, and that model is verified and asked on the other one.
+# Runs every part of the product once on another Python than make's own, in about a minute: imports a checkpoint,
+# trains ten steps, encodes, indexes, exports, verifies, serves and queries. Then exports the same index with
+# make's own Python and TensorFlow (those of the pipeline), and verifies and queries that model on the other one.
 #
 #   tools/try_python.sh 3.12 [TENSORFLOW]
 #   tools/try_python.sh any                the first of 3.12, 3.13 and 3.11 that this machine has
