@@ -1,8 +1,8 @@
-"""Two engines that take turns, each a process of its own: what `encode` and `train` share.
+"""Runs two engines in turns, each in its own process. Shared by the benchmarks `encode` and `train`.
 
-Round by round one after the other, so that other load on the machine hits both, and each round's ratio
-is of neighbours in time. Knows nothing of what the engines do. Runs in .venv; the workers' side is
-`engine_loop.py` of each benchmark.
+The engines alternate in every round, so that other load on the machine affects both, and ratios are taken
+within a round. Knows nothing of what the engines do. Runs in .venv; the workers run `engine_loop.py` of each
+benchmark.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`make bench-api`: how soon the library answers, next to fast-plaid over the same vectors.
+"""`make bench-api`: how soon the library answers, compared with fast-plaid over the same vectors.
 
-Every figure is of a fresh process. Passages are those of `examples/atlas`, and for the large index drawn from
-their sentences; fast-plaid, which has no encoder, is given the vectors that our encoder makes of them.
-PyLate is left out: it has no model without a download.
+Every figure comes from a fresh process. Passages are those of `examples/atlas`; for the large index, they are
+drawn from its sentences. fast-plaid has no encoder and gets the vectors of ours. PyLate is not measured,
+because its models have to be downloaded.
 """
 
 from __future__ import annotations

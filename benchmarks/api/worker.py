@@ -1,10 +1,10 @@
-"""One engine of the benchmark, in a process of its own: reads passages, prints what each step took as JSON.
+"""One engine of the benchmark, in its own process: reads passages, prints the time of each step as JSON.
 
     worker.py ours PASSAGES.json COUNT      the library: load, index, search
     worker.py open MODELS                   an exported model, without Python TensorFlow
     worker.py plaid VECTORS.npz             fast-plaid over encoded vectors, in its own environment
 
-Each engine imports nothing of the others.
+No engine imports anything of the others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ways to spoil a good export, each as small as a real mistake, and every one of which the gate must refuse.
+"""Ways to damage a good export, each as small as a real mistake. The gate must refuse all of them.
 
 A mutation changes the files of a copied export and leaves its reference cases and its checksums alone.
 """

@@ -1,4 +1,4 @@
-"""Exports made in one process, under whatever limits its environment sets: `worker.py WORK OUT INDEX...`.
+"""Makes exports in one process, under the limits set by its environment: `worker.py WORK OUT INDEX...`.
 
 Prints a line of JSON per export: where it is, or why the gate refused it. An index that comes again is
 exported again with the functions that were traced for it.

@@ -1,4 +1,4 @@
-"""This server next to that of an earlier commit, in one run and by turns, with the same client and model."""
+"""Compares this server with that of an earlier commit, in turns, with the same client and model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROUNDS = 3
 
 
 def measure_against(commit: str, base: Path, requests: int, report: Report) -> float:
-    """Returns how many queries a second this server answers at concurrency 16 for each of the other's."""
+    """Returns the throughput of this server at concurrency 16, divided by that of the earlier commit."""
     trees = {"before": checked_out(commit, base.parent), "now": HERE.parents[1]}
     rates: dict[tuple[str, int], list[float]] = {}
     waits: dict[tuple[str, int], list[float]] = {}

@@ -1,15 +1,14 @@
-"""The client's side of the measurements, a process of its own.
+"""The client side of the measurements, in its own process.
 
     python load.py alternate TARGET REST_PORT MODEL_DIRECTORY ROUNDS
     python load.py load TARGET CONCURRENCY REQUESTS
     python load.py batches MODEL_DIRECTORY ROUNDS
 
-Prints one JSON object. `alternate` calls the model in this process, over gRPC and over REST by turns, so
-that whatever else the machine does falls on all alike, and makes empty calls between them: what gRPC in
-Python costs whatever is called. Both once more after a pause, for while a model is asked over a wire, caller
-and model wait for each other by turns, and who has waited begins with cold caches on a core that slept.
-`batches` calls the model in this process with one query and with many: what batching could bring if serving
-cost nothing.
+Prints one JSON object. `alternate` calls the model in this process, over gRPC and over REST in turns, so that
+other load on the machine affects all three. Empty calls in between measure the cost of gRPC in Python itself.
+Both are repeated after a pause: over a network, caller and model wait for each other, and the one that waited
+starts with cold caches on a sleeping core. `batches` calls the model in this process with one query and with
+many, which shows what batching could gain if serving were free.
 """
 
 from __future__ import annotations

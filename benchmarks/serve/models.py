@@ -1,8 +1,8 @@
-"""Builds the models that are served: the embedded corpus, and an index of a million tokens.
+"""Builds the models to serve: the embedded corpus, and an index of a million tokens.
 
-Both have the same small encoder with random weights: how long a query takes does not depend on what
-the weights are. The million token vectors are drawn around centres, as real ones lie. Indexes that are
-there already are used again; the models are always exported anew.
+Both have the same small encoder with random weights, because the time of a query does not depend on the
+weights. The million token vectors are drawn around centres, like real ones. Existing indexes are reused, but
+models are always exported again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a benchmark has to say: on the screen at once, and in a file to quote from."""
+"""The report of a benchmark: printed immediately, and kept in a file to quote from."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""`make bench-serve`: what serving costs beside calling the model in-process, and how it bears load.
+"""`make bench-serve`: the cost of serving compared with in-process calls, and behaviour under load.
 
-The server is a process of its own, and so is the client; both on loopback. The soak publishes three
-versions while it runs. Everything that is printed is kept in `report.txt` of the work folder.
+Server and client are separate processes and talk over loopback. The soak publishes three versions while it
+runs. All output is kept in `report.txt` in the work folder.
 
-Takes about 20 minutes on two quiet cores, most of it the soak; the indexes are built the first time.
+Takes about 20 minutes on two quiet cores, most of it for the soak. The first run also builds the indexes.
 """
 
 from __future__ import annotations

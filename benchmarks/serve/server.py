@@ -1,4 +1,4 @@
-"""Starts the two processes of a measurement: a server, and a client that asks it."""
+"""Starts the two processes of a measurement: a server and a client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The soak, seen from outside: publishes versions while the client asks, and watches the server's memory."""
+"""The soak from outside: publishes versions under load and watches the memory of the server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROGRESS = 5_000
 
 
 def measure_soak(folder: Path, requests: int, minutes: float, report: Report) -> tuple[int, float]:
-    """Returns failed valid requests, and the memory at the end over that after the first swap."""
+    """Returns the number of valid requests that failed, and the final memory relative to the first swap."""
     base = folder / "swapped"
     shutil.rmtree(base, ignore_errors=True)
     base.mkdir()

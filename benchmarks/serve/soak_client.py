@@ -2,8 +2,8 @@
 
     python soak_client.py TARGET REQUESTS CONCURRENCY
 
-One request in a hundred is malformed and has to be refused. Prints progress lines of JSON; versions are
-published by whoever started this.
+One request in a hundred is malformed and must be refused. Prints progress as lines of JSON. The process that
+started this one publishes the versions.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     .parity/bin/python tools/parity/write_golden_checkpoints.py tests/golden/checkpoints
     .parity/bin/python tools/parity/write_golden_checkpoints.py DIRECTORY --live           # fresh weights
 
-Each case is a folder as its library writes it, and beside it `NAME.expected.safetensors`: ids and the vectors
+Each case is a folder as its library writes it, next to `NAME.expected.safetensors`: ids and the vectors
 that `transformers` computes from the same weights, `texts` and versions in the metadata. Weights are
 random; the vocabulary is trained on the texts below.
 """
@@ -195,7 +195,7 @@ CASES: dict[str, tuple[str, ReferenceConfig, Callable[[Path, ReferenceModel], No
 
 
 def main() -> None:
-    """Writes every case anew."""
+    """Writes all cases again."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""Limits of a request, and of the requests in progress. Whatever exceeds them is refused immediately.
+"""Limits of a request, and of the requests in progress. Requests beyond them are refused immediately.
 
 The limits know the input names of a retriever (`k_prime`, `top_k`, `encodings`, `document`). For other models
 only the limits on text and rows apply.
