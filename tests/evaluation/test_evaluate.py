@@ -171,7 +171,7 @@ def test_a_depth_that_a_dataset_cannot_be_measured_at_is_refused_at_once(
     answered = dataclasses.replace(atlas, name="answered", judgements={}, metric="Top-20")
     told: list[str] = []
     settings = EvaluationSettings(depth=10)
-    with pytest.raises(InputError, match="Top-20 of answered needs a depth of 20 at least"):
+    with pytest.raises(InputError, match="Top-20 of answered needs a depth of at least 20"):
         evaluate_model(encoder_directory, [atlas, answered], tmp_path / "out", settings, progress=told.append)
     assert not told
 

@@ -39,20 +39,20 @@ class EvaluationSettings:
     """Settings of `xtr-tf evaluate`.
 
     Attributes:
-        k_prime: Tokens that each query token retrieves.
-        token_weights: What query tokens count for, `none` or `idf`; empty leaves it to an exported model, and
-            means `none` for an encoder.
-        depth: Documents of each query that are ranked; 0 means 1,000 in a corpus of 20,000 documents
-            or more, and 100 in a smaller one.
-        max_queries: Queries of each dataset, chosen by `seed`; 0 means all.
+        k_prime: Document tokens that each query token retrieves.
+        token_weights: Weights of query tokens, `none` or `idf`; if empty, the default of an exported model,
+            and `none` for an encoder.
+        depth: Documents to rank per query; 0 for 1,000 in a corpus of 20,000 documents or more, and 100 in a
+            smaller one.
+        max_queries: Queries to sample per dataset; 0 for all.
         bm25: Whether to run the BM25 baselines.
-        fusion: Whether to measure XTR and BM25 over n-grams in one score, of an exported model only if it has
-            BM25; one that answers so by default is always measured so, too.
-        alpha: What BM25 counts for in it, unless an exported model says so itself.
-        analysis_queries: Queries of each dataset whose tokens are analysed; 0 for no analysis.
-        exact_queries: Queries of each dataset that are also searched exactly if the model has an
-            approximate index; 0 for none.
-        examples: Worked examples of each dataset.
+        fusion: Whether to evaluate XTR and BM25 over n-grams combined in one score. An exported model must
+            have BM25; one that combines them by default is always evaluated so, too.
+        alpha: Weight of BM25 in the combined score, unless an exported model has its own.
+        analysis_queries: Queries per dataset whose tokens are analysed; 0 for none.
+        exact_queries: Queries per dataset that are also searched exactly if the model has an approximate
+            index; 0 for none.
+        examples: Worked examples per dataset.
         seed: Seed of samples and resampling.
     """
 
@@ -81,10 +81,10 @@ class EvaluationSettings:
         require(0 < self.alpha <= 1, "`alpha` must be above 0 (XTR) and at most 1 (BM25).", self.alpha)
 
     def depth_for(self, documents: int, by_answers: bool) -> int:
-        """How deep to search a corpus of this many documents.
+        """Returns how deep to search a corpus of this many documents.
 
         Args:
-            documents: How many documents the corpus has.
+            documents: Number of documents in the corpus.
             by_answers: Whether it is judged by answer strings.
 
         Returns:
@@ -134,13 +134,13 @@ class Evaluator:
 
     Args:
         model: The model.
-        settings: What is measured, and how.
+        settings: Settings of the evaluation.
         baseline: A model to compare with.
-        baseline_report: Or the folder of an earlier report.
-        baseline_documents: Ids of the documents that the baseline has, if its corpus is another one; then the
-            two are compared on the documents that both have.
-        out: Where runs and the values of every query are written.
-        progress: Told what was done.
+        baseline_report: The folder of an earlier report to compare with, instead of `baseline`.
+        baseline_documents: Ids of the baseline's documents, if its corpus is another one. The two are then
+            compared on the documents that both have.
+        out: Folder for runs and per-query values.
+        progress: Called with a line about each finished step.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Evaluator:
         needed = cutoff(dataset.metric)
         if settings.depth and settings.depth < needed:
             raise InputError(
-                f"{dataset.metric} of {dataset.name} needs a depth of {needed} at least. "
+                f"{dataset.metric} of {dataset.name} needs a depth of at least {needed}. "
                 f"Received: depth {settings.depth}."
             )
         self._earlier_values(dataset.sample(settings.max_queries, settings.seed))

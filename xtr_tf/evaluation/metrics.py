@@ -44,11 +44,11 @@ def cutoff(name: str) -> int:
 
 
 def metrics_for(by_answers: bool, depth: int) -> tuple[str, ...]:
-    """The metrics that runs of `depth` documents can be measured with.
+    """Returns the metrics that can be computed for runs of `depth` documents.
 
     Args:
         by_answers: Whether the dataset is judged by answer strings.
-        depth: Documents of each query; a metric that looks further is left out.
+        depth: Documents per query. Metrics that look further are left out.
 
     Returns:
         Names from `METRICS`.
@@ -119,7 +119,7 @@ def contains_answer(text: str, answers: Iterable[str]) -> bool:
 
     Args:
         text: The text to search.
-        answers: Answers, of which one is enough; case, accents and punctuation do not matter.
+        answers: Answers, one of which is enough. Case, accents and punctuation do not matter.
 
     Returns:
         Whether one of them is there.
@@ -138,9 +138,9 @@ def judge_by_answers(dataset: Dataset, runs: Sequence[Run], depth: int = 100) ->
     """Judges every document that a run found among its first `depth`: 1 if it contains an answer, else 0.
 
     Args:
-        dataset: One whose queries have answers.
-        runs: What is to be judged; its documents must be in the dataset's corpus.
-        depth: Documents of each query that are looked at.
+        dataset: A dataset whose queries have answers.
+        runs: The runs to judge. Their documents must be in the corpus of the dataset.
+        depth: Documents to judge per query.
 
     Returns:
         Grades by document by query, for every query of the dataset.

@@ -1,8 +1,8 @@
 """Hard negatives for training: documents that a system ranks high for a query and that do not answer it.
 
-A document in the window of ranks is taken unless it may answer the query after all: as a positive of the same
-query in any example, as its copy, by sharing a positive's title, or by scoring too close to a positive.
-Knows nothing of which system ranks.
+A document in the window of ranks is used unless it may answer the query: because it is a positive of the same
+query in any example, a copy of one, has the title of a positive, or scores too close to a positive. Does not
+know which system ranks.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _QUERIES_AT_ONCE = 2_000
 
 @dataclasses.dataclass(frozen=True)
 class MiningSettings:
-    """What becomes a negative.
+    """Settings of mining hard negatives.
 
     Attributes:
-        negatives: The most for each query; the best ranked of those that may be taken.
-        first_rank: Where the window begins, from 1.
-        last_rank: Where it ends.
-        margin: A negative's score must be below that of every positive found by this share of it. A query
-            none of whose positives are found in the window or above gets no negatives then. None: scores do
-            not matter.
-        same_title: Whether documents with a positive's title, which often answer the query too, are taken.
+        negatives: Maximum number of negatives per query; the best-ranked ones are used.
+        first_rank: First rank of the window, from 1.
+        last_rank: Last rank of the window.
+        margin: The score of a negative must be lower than that of every positive found, by this share of it.
+            A query whose positives are not found in the window or above it then gets no negatives. None
+            ignores scores.
+        same_title: Whether to use documents with the title of a positive, which often answer the query, too.
     """
 
     negatives: int = 4
@@ -65,13 +65,16 @@ def mine_negatives(
     rank: Rank,
     settings: MiningSettings | None = None,
 ) -> Iterator[TrainingExample]:
-    """Yields every example with its own negatives first, and then those that were found.
+    """Adds hard negatives to training examples.
 
     Args:
         examples: Queries with their positives.
-        documents: What `rank` ranks, with their ids.
+        documents: The documents that `rank` ranks, with their ids.
         rank: A system, such as `BM25(documents).search`.
-        settings: What becomes a negative.
+        settings: Which documents become negatives; the defaults if None.
+
+    Yields:
+        Every example, with its own negatives first and then those that were found.
 
     Raises:
         InputError: `rank` finds a document that is not among `documents`.

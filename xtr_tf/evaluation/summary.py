@@ -1,8 +1,8 @@
 """From values of queries to the rows of tables: datasets, averages and languages, with intervals.
 
-An average over datasets is the mean of their means, as in the paper; what is averaged with what
-the datasets say themselves. A language's figure is the mean over the datasets that have it. The last
-part compares two systems row by row. Knows nothing of how tables are shown.
+An average over datasets is the mean of their means, as in the paper; each dataset names its collection. The
+figure of a language is the mean over the datasets that have it. The last part compares two systems by row.
+Knows nothing about how tables are shown.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ class Row:
     """A row of a table: one cell, or the mean of several.
 
     Attributes:
-        name: What it is of.
-        cells: What is averaged.
-        metric: The metric that it is usually reported with; empty if its cells differ in that.
+        name: Name of the row.
+        cells: The cells to average.
+        metric: The metric that it is usually reported with; empty if its cells have different ones.
     """
 
     name: str
@@ -118,9 +118,9 @@ class Summary:
     """The tables of an evaluation.
 
     Attributes:
-        datasets: One row a dataset.
-        averages: One row a collection of several datasets, and one over all.
-        languages: One row a language.
+        datasets: One row per dataset.
+        averages: One row per collection of several datasets, and one over all.
+        languages: One row per language.
     """
 
     datasets: Sequence[Row]
@@ -154,7 +154,7 @@ def summarise(results: Sequence[DatasetResult], seed: int = 0) -> Summary:
 
 
 def average_of_languages(summary: Summary) -> Row:
-    """The mean over languages, each counting the same."""
+    """Returns the mean over languages, each with the same weight."""
     return _average("all languages", summary.languages)
 
 
