@@ -1,1 +1,1 @@
-"""Words: what the terms of a text are, as strings (`terms.py`) and as numbers (`keys.py`)."""
+"""The terms of a text, as strings (`terms.py`) and as numbers (`keys.py`)."""

@@ -1,8 +1,8 @@
-"""The terms of many texts at once, as numbers: what documents are indexed by.
+"""The terms of many texts at once, as numbers. Documents are indexed by these numbers.
 
-A term's key is a polynomial of its code points modulo 2^64, which NumPy and TensorFlow compute alike and
-without a table of strings. Two of a million terms share a key in one of some ten million corpora.
-`xtr_tf.retriever.query_terms` is the same in a graph; `terms.py` says what terms are.
+The key of a term is a polynomial of its code points modulo 2^64. NumPy and TensorFlow compute the same keys,
+without a table of strings. In about one of ten million corpora, two of a million terms share a key.
+`xtr_tf.retriever.query_terms` computes the same in a graph. `terms.py` defines what terms are.
 """
 
 from __future__ import annotations
@@ -14,29 +14,36 @@ import numpy as np
 
 from xtr_tf.lexical.terms import SEPARATOR, SPACED, characters
 
-# Any odd number of 64 bits without a pattern.
+# An arbitrary odd 64-bit number without a pattern.
 _BASE = 0x9E3779B97F4A7C15
-#: Powers begin again after this many characters of a term.
+#: Powers repeat after this many characters of a term.
 PERIOD = 128
-#: `[PERIOD]` uint64, powers of the base.
+#: Powers of the base, `[PERIOD]` uint64.
 POWERS = np.array([pow(_BASE, place, 1 << 64) for place in range(PERIOD)], np.uint64)
 SPACE = np.uint64(32)
-# Characters that are looked at together: what fits a processor's cache.
+# Characters that are processed together. As many as fit into the cache of a processor.
 _BLOCK = 1 << 16
 
 
 def key_of(term: str) -> int:
-    """The key of one term, written out: a signed number of 64 bits."""
+    """Returns the key of one term, computed character by character.
+
+    Args:
+        term: A term, as `terms.py` defines it.
+
+    Returns:
+        A signed 64-bit number.
+    """
     total = sum(ord(character) * int(POWERS[place % PERIOD]) for place, character in enumerate(term))
     return (total + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 class Terms(NamedTuple):
-    """The terms of some texts.
+    """The terms of several texts.
 
     Attributes:
-        keys: `[terms]` int64, those of one text after the other, in order.
-        texts: `[terms]` int64, which text each belongs to, from 0.
+        keys: `[terms]` int64, text by text, in the order of the terms in each text.
+        texts: `[terms]` int64, the text that each term belongs to, counted from 0.
     """
 
     keys: np.ndarray
@@ -51,7 +58,7 @@ def find_terms(texts: Sequence[str], lexical: str) -> Terms:
         lexical: `words` or `ngrams`.
 
     Returns:
-        The terms of all texts, by key.
+        The keys of the terms of all texts, and the text of each.
     """
     find = _find_words if lexical == "words" else _find_ngrams
     keys, owners = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -67,7 +74,7 @@ def find_terms(texts: Sequence[str], lexical: str) -> Terms:
 
 
 def _blocks(texts: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
-    """Neighbouring texts, and which is the first of them."""
+    """Yields the position of the first text of a block, and the block: texts that follow each other."""
     first = size = 0
     for place, text in enumerate(texts):
         size += len(text)
@@ -79,7 +86,7 @@ def _blocks(texts: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
 
 
 def _find_words(kinds: np.ndarray, folded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Keys of words, and where each begins."""
+    """Returns the keys of words, and the position where each word begins."""
     inside = kinds != SEPARATOR
     begins = inside & ~_before(inside)
     starts = np.flatnonzero(begins)
@@ -91,7 +98,11 @@ def _find_words(kinds: np.ndarray, folded: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _find_ngrams(kinds: np.ndarray, folded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Keys of n-grams, and the character that each begins with, or with a space before it."""
+    """Returns the keys of n-grams, and a position for each.
+
+    The position is that of the first character in scripts written without spaces, and of the second in
+    others.
+    """
     begins, ends = kinds != _before(kinds), kinds != _after(kinds)
     anchors = np.flatnonzero((kinds != SEPARATOR) & (begins | ~ends))
     spaced = kinds == SPACED
@@ -100,17 +111,17 @@ def _find_ngrams(kinds: np.ndarray, folded: np.ndarray) -> tuple[np.ndarray, np.
     second = np.where(ends, np.where(spaced, SPACE, nothing), following)
     third = np.where(ends, nothing, np.where(_after(ends), SPACE, _after(following)))
     first = np.where(begins, SPACE, _before(folded))
-    # Both are sums in ascending powers; what is absent counts 0.
+    # Both are sums in ascending powers. An absent character counts as 0.
     two = folded + second * POWERS[1]
     four = first + folded * POWERS[1] + second * POWERS[2] + third * POWERS[3]
     return np.where(spaced, four, two)[anchors], anchors
 
 
 def _before(values: np.ndarray) -> np.ndarray:
-    """Each value's neighbour on the left, 0 for the first."""
+    """Returns the left neighbour of each value, and 0 for the first."""
     return np.concatenate([np.zeros(1, values.dtype), values[:-1]])
 
 
 def _after(values: np.ndarray) -> np.ndarray:
-    """Each value's neighbour on the right, 0 for the last."""
+    """Returns the right neighbour of each value, and 0 for the last."""
     return np.concatenate([values[1:], np.zeros(1, values.dtype)])

@@ -1,8 +1,8 @@
-"""What the terms of a text are, by either analyser. One owner: baselines, indexes and models all use these.
+"""The definition of terms, for both analysers. Baselines, indexes and models all use this one.
 
-A character is a separator, part of a spaced word, or part of a script written without spaces; what it is,
-and what it is folded to, follows from the character only and not from its neighbours. So a graph can find
-the same terms with a table. Knows nothing of documents or scores.
+A character is a separator, part of a spaced word, or part of a script written without spaces. Its kind and
+the character it is folded to depend only on the character, not on its neighbours. So a graph can find the
+same terms with a table. Knows nothing about documents or scores.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 
 from xtr_tf.errors import InputError
 
-# Python's \w leaves out the vowel signs of Indic and South-East Asian scripts and would cut words at them,
-# so their blocks are taken whole (Devanagari to Sinhala, Thai and Lao, Tibetan and Myanmar, Khmer), but for
-# punctuation such as the danda, which stands right after a word.
+# Python's \w does not match the vowel signs of Indic and South-East Asian scripts and would split words at
+# them. So all characters of their blocks count as letters (Devanagari to Sinhala, Thai and Lao, Tibetan and
+# Myanmar, Khmer), except punctuation such as the danda, which directly follows a word.
 _BLOCKS = ((0x0900, 0x0DFF), (0x0E00, 0x0EFF), (0x0F00, 0x109F), (0x1780, 0x17FF))
 _ALPHABETS = "".join(
     chr(code)
@@ -35,18 +35,26 @@ _UNSPACED = (
 )
 _RUN = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
-# All cased scripts lie below.
+# All scripts with upper and lower case are below this code point.
 _CASED_LIMIT = 0x20000
 _CODE_POINTS = 0x110000
 
-#: Languages whose words are not parted by spaces.
+#: Languages that do not separate words by spaces.
 UNSPACED_LANGUAGES = frozenset({"ja", "km", "lo", "my", "th", "zh"})
 
 Analyser = Callable[[str], list[str]]
 
 
 def words(text: str) -> list[str]:
-    """Words without their case, of one character too; nothing is stemmed or left out.
+    """Splits a text into lower-case words.
+
+    Words of one character are kept. There is no stemming and there are no stop words.
+
+    Args:
+        text: Any string.
+
+    Returns:
+        The words, in order.
 
     Example:
         >>> words("The Nile's length")
@@ -56,10 +64,16 @@ def words(text: str) -> list[str]:
 
 
 def character_ngrams(text: str) -> list[str]:
-    """Overlapping pieces of words.
+    """Splits the words of a text into overlapping n-grams.
 
-    Two characters in scripts written without spaces, four elsewhere, there with a space at either end
-    of the word: `the` becomes ` the`, `the `.
+    N-grams have two characters in scripts written without spaces, and four in others. There, a space is added
+    at both ends of the word: `the` becomes ` the`, `the `.
+
+    Args:
+        text: Any string.
+
+    Returns:
+        The n-grams, in order.
 
     Example:
         >>> character_ngrams("東大寺 is")
@@ -78,12 +92,22 @@ def _ngrams(run: str, size: int) -> Iterator[str]:
         yield run[start : start + size]
 
 
-#: Analysers by the name that reports print.
+#: Analysers by their names in reports.
 ANALYSERS: dict[str, Analyser] = {"words": words, "character n-grams": character_ngrams}
 
 
 def analyser_of(lexical: str) -> str:
-    """The analyser of an index with this `lexical`, `words` or `ngrams`: a key of `ANALYSERS`."""
+    """Returns the name of the analyser for a `lexical` setting of an index.
+
+    Args:
+        lexical: `words` or `ngrams`.
+
+    Returns:
+        A key of `ANALYSERS`.
+
+    Raises:
+        InputError: If `lexical` has another value.
+    """
     names = {"words": "words", "ngrams": "character n-grams"}
     if lexical not in names:
         raise InputError(f"BM25 counts {' or '.join(names)}. Received: {lexical!r}.")
@@ -91,12 +115,28 @@ def analyser_of(lexical: str) -> str:
 
 
 def analyser_for(language: str) -> str:
-    """The analyser that suits a language: a key of `ANALYSERS`."""
+    """Returns the name of the analyser that suits a language.
+
+    Args:
+        language: A language code, such as `en` or `zh-TW`.
+
+    Returns:
+        A key of `ANALYSERS`.
+    """
     return "character n-grams" if language.partition("-")[0] in UNSPACED_LANGUAGES else "words"
 
 
 def fold(text: str) -> str:
-    """The text with every character in place of its lower case, and final sigma as any other."""
+    """Returns the text in lower case, of the same length.
+
+    Every character stays one character. A final sigma becomes a normal sigma.
+
+    Args:
+        text: Any string.
+
+    Returns:
+        The folded text.
+    """
     return text.translate(_folded_characters())
 
 
@@ -104,21 +144,22 @@ SEPARATOR, SPACED, UNSPACED = 0, 1, 2
 
 
 class Characters(NamedTuple):
-    """What every code point is, `[0x110000]` each.
+    """A table of all code points, with arrays of `[0x110000]`.
 
     Attributes:
         kinds: int8, `SEPARATOR`, `SPACED` or `UNSPACED`.
-        folded: int32, the code point that takes its place.
+        folded: int32, the code point that it is folded to.
     """
 
     kinds: np.ndarray
     folded: np.ndarray
 
     def ranges(self) -> tuple[np.ndarray, Characters]:
-        """The same in short: first code points of ranges, and of each its kind and what is added to fold it.
+        """Returns the table in a short form, as ranges of code points with the same entries.
 
         Returns:
-            `[ranges]` int32, ascending from 0, and `[ranges]` arrays in which `folded` is a difference.
+            `[ranges]` int32, the first code points of the ranges, ascending from 0. Then `[ranges]` arrays,
+            in which `folded` is the difference to add to a code point to fold it.
         """
         added: np.ndarray = self.folded - np.arange(_CODE_POINTS, dtype=np.int32)
         changes = (np.diff(self.kinds) != 0) | (np.diff(added) != 0)
@@ -128,8 +169,8 @@ class Characters(NamedTuple):
 
 @lru_cache(maxsize=1)
 def characters() -> Characters:
-    """The table of all characters, as the functions above treat them."""
-    # Surrogates are not characters; a separator keeps their places.
+    """Returns the table of all characters, as the functions above treat them."""
+    # Surrogates are not characters. A separator takes the place of each.
     every = "".join(chr(code) if not 0xD800 <= code < 0xE000 else " " for code in range(_CODE_POINTS))
     kinds = np.zeros(_CODE_POINTS, np.int8)
     for word in _WORD.finditer(every):
@@ -144,7 +185,10 @@ def characters() -> Characters:
 
 @lru_cache(maxsize=1)
 def _folded_characters() -> dict[int, int]:
-    """Code points that fold to others, and those; always one for one, so that no word changes its length."""
+    """Returns the code points that change when folded, and what they change to.
+
+    Each one folds to exactly one other, so that no word changes its length.
+    """
     found = {}
     for code in range(_CASED_LIMIT):
         character = chr(code)
