@@ -1,12 +1,12 @@
-"""From token hits to documents: f_XTR' and f_ColBERT.
+"""From token hits to document scores: f_XTR' and f_ColBERT.
 
 | file | |
 |---|---|
-| `token_hits.py` | what a search returns, its cut-offs and m_i |
-| `xtr.py` | f_XTR' of hits, in TensorFlow, for serving |
-| `maxsim.py` | f_ColBERT of vectors, in TensorFlow, for serving |
-| `ranking.py` | scores to the best documents, in TensorFlow |
-| `reference.py` | all of it in NumPy, for what checks or ranks outside a graph; imports no TensorFlow |
+| `token_hits.py` | the result of a token search, with cut-offs and m_i |
+| `xtr.py` | f_XTR' from hits, in TensorFlow, for serving |
+| `maxsim.py` | f_ColBERT from vectors, in TensorFlow, for serving |
+| `ranking.py` | from scores to the best documents, in TensorFlow |
+| `reference.py` | all of these in NumPy, for checks and rankings outside a graph; imports no TensorFlow |
 
-Training has its own op for the maxima of a whole batch, with a gradient: `training/losses/maxsim.py`.
+Training has its own op, with a gradient, for the maxima of a whole batch: `training/losses/maxsim.py`.
 """

@@ -1,6 +1,6 @@
-"""Hybrid scores in NumPy, for exact evaluations and for checks; `fusion.py` says what they are.
+"""Hybrid scores in NumPy, for exact evaluation and for checks. `fusion.py` defines them.
 
-No TensorFlow here.
+Must not import TensorFlow.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ def fuse(
     alpha: float,
     fusion: str = "weighted",
 ) -> np.ndarray:
-    """Fuses the scores of queries with all documents.
+    """Fuses the scores of queries for all documents.
 
     Args:
         xtr: `[queries, documents]`, `-inf` for documents of which nothing was retrieved.
         lexical: `[queries, documents]`, 0 for documents without a term of the query.
-        floor: `[queries]`, f_XTR' of the former.
-        alpha: From 0 to 1.
+        floor: `[queries]`, f_XTR' of documents of which nothing was retrieved.
+        alpha: Weight of BM25, from 0 to 1.
         fusion: One of `xtr_tf.config.retrieval.FUSIONS`.
 
     Returns:
-        `[queries, documents]`, `-inf` for what is not a candidate.
+        `[queries, documents]`, `-inf` for documents that are not candidates.
     """
     retrieved, matched = np.isfinite(xtr), lexical > 0
     candidates = retrieved & (alpha < 1) | matched & (alpha > 0)
@@ -49,7 +49,7 @@ def fuse(
 
 
 def _spread(scores: np.ndarray) -> np.ndarray:
-    """`[queries, 1]`, the standard deviation of each query's best scores."""
+    """Returns `[queries, 1]`, the standard deviation of the best scores of each query."""
     depth = min(_SPREAD_DEPTH, scores.shape[1])
     best = np.partition(scores.astype(np.float64), scores.shape[1] - depth, axis=1)[:, -depth:]
     return np.std(best, axis=1, keepdims=True)

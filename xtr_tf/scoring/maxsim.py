@@ -1,10 +1,10 @@
-"""f_ColBERT: exact MaxSim, every token compared and nothing imputed, in stock TensorFlow ops.
+"""f_ColBERT: exact MaxSim in stock TensorFlow ops. Every token is compared and nothing is imputed.
 
     f_ColBERT(Q, D) = 1/n * sum_i max_j P_ij
 
-Of texts that a caller brings (`maxsim_scores`), and of candidates whose vectors an index keeps
-(`rescore_documents`). Knows nothing of text or of how vectors are kept. `reference.py` is its NumPy
-twin; training compares whole batches with an op of its own (`training/losses/maxsim.py`).
+It is computed for texts of a caller (`maxsim_scores`), and for candidates whose vectors are in the index
+(`rescore_documents`). Knows nothing about text or about how vectors are stored. `reference.py` is its NumPy
+twin. Training compares whole batches with its own op (`training/losses/maxsim.py`).
 
 Citation: [Khattab and Zaharia, 2020](https://arxiv.org/abs/2004.12832).
 """
@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from xtr_tf.scoring.ranking import ONE_RANKING, RankedDocuments, rank_candidates
 
-# Documents encoded at a time: attention over 512 tokens takes 12 MiB per document in a base encoder.
+# Documents encoded at a time. Attention over 512 tokens takes 12 MiB per document in a base encoder.
 _DOCUMENTS_AT_ONCE = 16
 _QUERIES_AT_ONCE = 4
 
@@ -25,7 +25,7 @@ _QUERIES_AT_ONCE = 4
 def maxsim_scores(
     queries: tf.Tensor, query_mask: tf.Tensor, documents: tf.Tensor, document_mask: tf.Tensor
 ) -> tf.Tensor:
-    """f_ColBERT of pairs.
+    """Returns f_ColBERT of pairs of a query and a document.
 
     Args:
         queries: `[pairs, query_length, dim]` float32.
@@ -34,7 +34,7 @@ def maxsim_scores(
         document_mask: `[pairs, document_length]` bool.
 
     Returns:
-        `[pairs]` float32; `-inf` for a document without tokens, 0 for a query without.
+        `[pairs]` float32; `-inf` for a document without tokens, 0 for a query without tokens.
     """
     similarities = tf.matmul(queries, documents, transpose_b=True)
     similarities = tf.where(document_mask[:, tf.newaxis, :], similarities, -float("inf"))
@@ -44,11 +44,11 @@ def maxsim_scores(
 
 
 def score_in_chunks(count: tf.Tensor, score: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
-    """Scores many documents a few at a time, so that memory does not grow with their number.
+    """Scores many documents in small chunks, so that memory does not grow with their number.
 
     Args:
-        count: Scalar int32, how many there are.
-        score: From `[chunk]` int32 positions to `[chunk]` float32 scores.
+        count: Scalar int32, number of documents.
+        score: Function from `[chunk]` int32 positions to `[chunk]` float32 scores.
 
     Returns:
         `[count]` float32.
@@ -75,15 +75,15 @@ def rescore_documents(
     document_offsets: tf.Tensor,
     weights: tf.Tensor | None = None,
 ) -> RankedDocuments:
-    """Ranks candidates again by exact f_ColBERT, where token vectors are kept.
+    """Ranks candidates again by exact f_ColBERT, with the token vectors of the index.
 
     Args:
         ranked: Candidates, `[queries, candidates]`.
         encodings: `[queries, length, dim]` float32.
-        query_mask: `[queries, length]`, true (or 1) where there is a token.
-        vectors_of: Gives the vectors of `[any]` token ordinals, `[any, dim]` float32.
+        query_mask: `[queries, length]`, true (or 1) for tokens, false (or 0) for padding.
+        vectors_of: Function from `[any]` token ordinals to their vectors, `[any, dim]` float32.
         document_offsets: `[documents + 1]` integers; tokens of document `i` are `[i]` to `[i + 1]`.
-        weights: `[queries, length]` float32, what each query token counts for; the same if None.
+        weights: `[queries, length]` float32, the weight of each query token; equal weights if None.
 
     Returns:
         The same documents in their new order, `[queries, candidates]`.
@@ -112,17 +112,17 @@ def score_kept_documents(
     vectors_of: Callable[[tf.Tensor], tf.Tensor],
     document_offsets: tf.Tensor,
 ) -> tf.Tensor:
-    """f_ColBERT of one query with some documents.
+    """Returns f_ColBERT of one query for some documents.
 
     Args:
-        ordinals: `[documents]` int32, -1 for none.
+        ordinals: `[documents]` int32, -1 for no document.
         vectors: `[rows, dim]` float32, the tokens of the query.
-        weights: `[rows]` float32, what each of them counts for.
+        weights: `[rows]` float32, the weight of each query token.
         vectors_of: As for `rescore_documents`.
-        document_offsets: As there.
+        document_offsets: As for `rescore_documents`.
 
     Returns:
-        `[documents]` float32, `-inf` for none and for documents without tokens.
+        `[documents]` float32, `-inf` where there is no document and for documents without tokens.
     """
     present = tf.maximum(ordinals, 0)
     starts, ends = tf.gather(document_offsets, present), tf.gather(document_offsets, present + 1)

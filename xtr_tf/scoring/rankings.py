@@ -1,6 +1,6 @@
-"""When is a ranking the expected one? Documents whose scores are close may come in either order.
+"""Decides whether a ranking is the expected one. Documents with close scores may be in either order.
 
-The one place that answers this, for the gate of exports and for tests. Needs NumPy only.
+This is the only place that decides it, for the export gate and for tests. Needs only NumPy.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ import numpy as np
 def ranking_problems(
     expected_scores: Sequence[float] | np.ndarray, ordinals: Sequence[int] | np.ndarray, tolerance: float
 ) -> list[str]:
-    """Returns how a ranking differs from the order of the expected scores, beyond ties.
+    """Returns how a ranking differs from the order of the expected scores, apart from ties.
 
     Args:
-        expected_scores: `[documents]`, the score of each; NaN or -inf for one that is not a candidate.
-        ordinals: `[depth]`, the ranking, with -1 after the last document where there are too few.
-        tolerance: Documents whose expected scores differ by no more may come in either order.
+        expected_scores: `[documents]`, the score of each document; NaN or -inf for documents that are not
+            candidates.
+        ordinals: `[depth]`, the ranking, with -1 after the last document if there are too few.
+        tolerance: Documents whose expected scores differ by at most this may be in either order.
 
     Returns:
-        A phrase per difference; none if the ranking is the expected one.
+        One phrase per difference; an empty list if the ranking is the expected one.
 
     Example:
         >>> ranking_problems([0.5, 0.9, 0.5000001], [1, 0, 2], tolerance=1e-6)

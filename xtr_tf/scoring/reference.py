@@ -1,8 +1,8 @@
-"""f_XTR' and f_ColBERT in NumPy, for whatever checks or ranks outside a graph. No TensorFlow here.
+"""f_XTR' and f_ColBERT in NumPy, for checks and rankings outside a graph. Must not import TensorFlow.
 
-Exact evaluation, the development sets of training and the sharded client all have, for some queries,
-the best similarity of every query token with every document, `[rows, documents]`. That is all that
-both functions need. Rows are the tokens of one query after the other; `starts` says where each begins.
+Exact evaluation, the development sets of training and the sharded client have the best similarity of every
+query token with every document, `[rows, documents]`. Both functions need only that. Rows are the tokens of
+the queries, query by query. `starts` has the first row of each query.
 
 Example:
     >>> maxima = np.array([[0.9, 0.2], [0.4, 0.8]])  # one query of two tokens, two documents
@@ -26,11 +26,11 @@ _ONE_QUERY = (0,)
 
 
 class Ranking(NamedTuple):
-    """Documents of each query, best first.
+    """The documents of each query, best first.
 
     Attributes:
-        ordinals: `[queries, depth]` int64, -1 where fewer were found.
-        scores: `[queries, depth]` floats, `-inf` where fewer were found.
+        ordinals: `[queries, depth]` int64, -1 where fewer documents were found.
+        scores: `[queries, depth]` floats, `-inf` where fewer documents were found.
     """
 
     ordinals: np.ndarray
@@ -38,14 +38,14 @@ class Ranking(NamedTuple):
 
 
 def row_cutoffs(scores: np.ndarray, valid: np.ndarray) -> np.ndarray:
-    """The lowest valid score of each row of hits, 0 for a row that retrieved nothing.
+    """Returns the lowest valid score of each row of hits.
 
     Args:
         scores: `[rows, columns]` floats.
         valid: `[rows, columns]` bool.
 
     Returns:
-        `[rows]`.
+        `[rows]`, 0 for a row that retrieved nothing.
     """
     lowest = np.where(valid, scores, np.inf).min(axis=1, initial=np.inf)
     return np.where(np.isfinite(lowest), lowest, 0.0)
@@ -54,7 +54,7 @@ def row_cutoffs(scores: np.ndarray, valid: np.ndarray) -> np.ndarray:
 def missing_similarities(
     cutoffs: np.ndarray, imputation: str = "top_k_prime", constant: float = 0.0
 ) -> np.ndarray:
-    """m_i: what a query token counts with for a document of which it retrieved nothing.
+    """Returns m_i: the similarity of a query token for a document of which it retrieved nothing.
 
     Args:
         cutoffs: `[rows]`, the score of the last token that each query token retrieved.
@@ -65,7 +65,7 @@ def missing_similarities(
         `[rows]`; 0 under `none`, where nothing is imputed.
 
     Raises:
-        InputError: For an unknown imputation.
+        InputError: If the imputation is unknown.
     """
     require(imputation in IMPUTATIONS, f"`imputation` must be one of {', '.join(IMPUTATIONS)}.", imputation)
     if imputation == "top_k_prime":
@@ -74,12 +74,12 @@ def missing_similarities(
 
 
 def maxima_of_hits(scores: np.ndarray, documents: np.ndarray, num_documents: int) -> np.ndarray:
-    """The best retrieved similarity of each query token in each document.
+    """Returns the best retrieved similarity of each query token in each document.
 
     Args:
         scores: `[rows, columns]` floats.
         documents: `[rows, columns]` integers below `num_documents`; negative where there is no hit.
-        num_documents: Documents to score.
+        num_documents: Number of documents to score.
 
     Returns:
         `[rows, num_documents]` float64, `-inf` where nothing was retrieved.
@@ -99,25 +99,29 @@ def xtr_scores(
     constant: float = 0.0,
     weights: np.ndarray | None = None,
 ) -> np.ndarray:
-    """f_XTR' of every document.
+    """Returns f_XTR' of every document.
 
     Args:
         maxima: `[rows, documents]`, the best similarity of each query token in each document.
-        retrieved: `[rows, documents]` bool, whether the query token retrieved that one.
+        retrieved: `[rows, documents]` bool, whether the query token retrieved the token with that similarity.
         cutoffs: `[rows]`, the score of the last token that each query token retrieved.
-        starts: `[queries]`, the first row of each query, which has at least one; one query by default.
+        starts: `[queries]`, the first row of each query. Every query has at least one row. By default, all
+            rows are one query.
         imputation: One of `IMPUTATIONS`.
         constant: m_i under `constant`.
-        weights: `[rows]`, what each query token counts for; the same if None.
+        weights: `[rows]`, the weight of each query token; equal weights if None.
 
     Returns:
         `[queries, documents]`, `-inf` for documents of which nothing was retrieved.
+
+    Raises:
+        InputError: If the imputation is unknown.
     """
     weights = _weights(weights, maxima)
     missing = missing_similarities(cutoffs, imputation, constant)[:, np.newaxis]
     counted = np.add.reduceat(retrieved * weights, starts, axis=0)
     sums = np.add.reduceat(np.where(retrieved, maxima, missing) * weights, starts, axis=0)
-    # Under `none`, where m_i is 0, the mean is over what was retrieved.
+    # Under `none`, where m_i is 0, the mean is over retrieved similarities only.
     divisors = counted if imputation == "none" else np.add.reduceat(weights, starts, axis=0)
     return np.where(counted > 0, sums / np.where(counted > 0, divisors, 1), -np.inf)
 
@@ -127,12 +131,12 @@ def colbert_scores(
     starts: Sequence[int] | np.ndarray = _ONE_QUERY,
     weights: np.ndarray | None = None,
 ) -> np.ndarray:
-    """f_ColBERT of every document.
+    """Returns f_ColBERT of every document.
 
     Args:
         maxima: `[tokens, documents]`, the best similarity of each query token in each document.
-        starts: Where each query's tokens begin; one query if not given.
-        weights: `[tokens]`, what query tokens count for; all the same if None.
+        starts: `[queries]`, the first row of each query. By default, all rows are one query.
+        weights: `[tokens]`, the weight of each query token; equal weights if None.
 
     Returns:
         `[queries, documents]`.
@@ -145,25 +149,26 @@ def colbert_scores(
     return np.add.reduceat(maxima * weights, starts, axis=0) / np.add.reduceat(weights, starts, axis=0)
 
 
-#: How much the frequencies of a background of texts count next to those of the documents searched.
+#: Weight of the frequencies in background texts, compared with those in the searched documents.
 BACKGROUND_SHARE = 0.1
 
 
 def idf_weights(
     frequencies: np.ndarray, num_documents: int, background: np.ndarray | None = None
 ) -> np.ndarray:
-    """What query tokens count for by how rare their pieces are: `log(1 + (N - df + .5) / (df + .5))`.
+    """Returns weights of query tokens by the rarity of their pieces: `log(1 + (N - df + .5) / (df + .5))`.
 
-    A piece that the documents do not have may still be a common one, of another language or of the kind that
-    an encoder leaves out of an index. So `df` is a mean with what a broad background of texts expects.
+    A piece that does not occur in the documents may still be common. It may be from another language, or of a
+    kind that an encoder leaves out of an index. So `df` is a weighted mean of the frequency in the documents
+    and the one that a broad background of texts predicts.
 
     Args:
-        frequencies: Documents that have the piece, of any shape.
-        num_documents: N, all of them.
-        background: The share of background texts that have it, of the same shape; None if that is not known.
+        frequencies: Number of documents that have the piece, in any shape.
+        num_documents: N, the number of all documents.
+        background: Share of background texts that have the piece, in the same shape; None if it is not known.
 
     Returns:
-        Positive floats of the same shape.
+        Positive floats in the same shape.
     """
     expected = np.asarray(frequencies, np.float64)
     if background is not None:
@@ -172,11 +177,11 @@ def idf_weights(
 
 
 def rank_documents(scores: np.ndarray, depth: int) -> Ranking:
-    """The best documents of each query, equal scores in the order of documents.
+    """Returns the best documents of each query. Documents with equal scores are in corpus order.
 
     Args:
         scores: `[queries, documents]`, `-inf` for documents that are not results.
-        depth: Documents of each query; all of them if there are fewer.
+        depth: Documents per query; all of them if there are fewer.
 
     Returns:
         `[queries, depth]` ordinals and scores.
@@ -187,6 +192,6 @@ def rank_documents(scores: np.ndarray, depth: int) -> Ranking:
 
 
 def _weights(weights: np.ndarray | None, maxima: np.ndarray) -> np.ndarray:
-    """`[rows, 1]` of the dtype of `maxima`."""
+    """Returns `[rows, 1]` weights in the dtype of `maxima`, all 1 if `weights` is None."""
     weights = np.ones(len(maxima)) if weights is None else weights
     return weights.astype(maxima.dtype)[:, np.newaxis]

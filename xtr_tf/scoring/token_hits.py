@@ -1,6 +1,6 @@
-"""What a token search returns, and the missing similarity m_i that follows from it.
+"""The result of a token search, and the missing similarity m_i that follows from it.
 
-Knows nothing of documents: `xtr.py` joins tokens to them.
+Knows nothing about documents: `xtr.py` maps tokens to them.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import tensorflow as tf
 class TokenHits(NamedTuple):
     """Retrieved document tokens, one row per query token.
 
-    Rows may be short: an entry that is not `valid` has token 0 and score `-inf`, never NaN.
-    Entries of a row need not be sorted. The number of columns is whatever the longest row
-    needs, at most `k_prime` for every searcher that ranks exactly.
+    Rows can have fewer hits than columns. An entry that is not `valid` has token 0 and score `-inf`, never
+    NaN. Entries of a row need not be sorted. There are as many columns as the longest row needs, at most
+    `k_prime` for every searcher that ranks exactly.
 
     Attributes:
         token_ids: `[rows, columns]` int32, ordinals of document tokens.
-        scores: `[rows, columns]` float32, inner products as the searcher knows them.
+        scores: `[rows, columns]` float32, inner products as the searcher computes them.
         valid: `[rows, columns]` bool.
-        cutoffs: `[rows]` float32, the score of the last retrieved token: an upper bound of everything
-            that was not retrieved; 0 for a row that retrieved nothing.
+        cutoffs: `[rows]` float32, the score of the last retrieved token. It is an upper bound for all tokens
+            that were not retrieved; 0 for a row that retrieved nothing.
     """
 
     token_ids: tf.Tensor
@@ -31,11 +31,11 @@ class TokenHits(NamedTuple):
     cutoffs: tf.Tensor
 
     def missing_similarities(self, imputation: tf.Tensor, constant: tf.Tensor | float) -> tf.Tensor:
-        """m_i: what a query token counts with for a document of which it retrieved nothing.
+        """Returns m_i: the similarity of a query token for a document of which it retrieved nothing.
 
         Args:
-            imputation: `[rows]` strings, or one for all rows, of `xtr_tf.config.retrieval.IMPUTATIONS`.
-            constant: m_i under `constant`, likewise.
+            imputation: `[rows]` strings, or one for all rows, from `xtr_tf.config.retrieval.IMPUTATIONS`.
+            constant: m_i under `constant`, `[rows]` floats or one for all rows.
 
         Returns:
             `[rows]` float32; 0 under `none`, where nothing is imputed.
@@ -46,15 +46,15 @@ class TokenHits(NamedTuple):
 
 
 def hits_from_padded(token_ids: tf.Tensor, scores: tf.Tensor, valid: tf.Tensor) -> TokenHits:
-    """Cleans padding and takes each row's lowest valid score as its cut-off.
+    """Cleans the padding, and uses the lowest valid score of each row as its cut-off.
 
     Args:
-        token_ids: `[rows, columns]` int32, anything where not `valid`.
-        scores: `[rows, columns]` float32, anything (NaN too) where not `valid`.
+        token_ids: `[rows, columns]` int32, with any values where not `valid`.
+        scores: `[rows, columns]` float32, with any values (including NaN) where not `valid`.
         valid: `[rows, columns]` bool.
 
     Returns:
-        The hits in the form that `TokenHits` promises.
+        The hits, with the padding that `TokenHits` describes.
     """
     lowest = tf.reduce_min(tf.where(valid, scores, scores.dtype.max), axis=1)
     return TokenHits(
@@ -66,12 +66,12 @@ def hits_from_padded(token_ids: tf.Tensor, scores: tf.Tensor, valid: tf.Tensor) 
 
 
 def best_hits(token_ids: tf.Tensor, scores: tf.Tensor, k_prime: tf.Tensor) -> TokenHits:
-    """The `k_prime` best of each row, in descending order.
+    """Returns the `k_prime` best hits of each row, in descending order.
 
     Args:
-        token_ids: `[rows, columns]` int32, anything where the score is -inf.
+        token_ids: `[rows, columns]` int32, with any values where the score is -inf.
         scores: `[rows, columns]` float32, -inf where there is no hit.
-        k_prime: Scalar int32; more than there are columns means all.
+        k_prime: Scalar int32. If it is more than the number of columns, all hits are returned.
 
     Returns:
         `[rows, columns]`, at most `k_prime` columns.

@@ -2,10 +2,10 @@
 
     f_XTR'(Q, D) = 1/n * sum_i ( max_j P_ij over the retrieved tokens j of D, or m_i where there is none )
 
-computed as `sum_i m_i + sum over retrieved (i, D) of (max_j P_ij - m_i)`, so that a document costs
-only what it retrieved. With weights, every term of a sum is multiplied by w_i and the divisor is the sum of
-w_i. m_i itself is `TokenHits.missing_similarities`. Knows nothing of text, of document ids or of how tokens
-were found. `reference.py` is its NumPy twin.
+It is computed as `sum_i m_i + sum over retrieved (i, D) of (max_j P_ij - m_i)`, so that the cost of a
+document depends only on its hits. With weights, every term of a sum is multiplied by w_i, and the divisor is
+the sum of w_i. `TokenHits.missing_similarities` computes m_i. Knows nothing about text, document ids or how
+tokens were found. `reference.py` is its NumPy twin.
 
 Citation: [Lee et al., 2023](https://arxiv.org/abs/2304.01982), "Missing similarity imputation".
 """
@@ -21,18 +21,18 @@ from xtr_tf.config.retrieval import IMPUTATIONS
 from xtr_tf.scoring.ranking import ONE_RANKING, RankedDocuments, rank_all, rank_candidates
 from xtr_tf.scoring.token_hits import TokenHits
 
-# Measured: with 14 or 32 query tokens and k' = 1,000 or 40,000, a slot for every document wins up
-# to about 20 documents per hit, distinct documents beyond.
+# Measured with 14 or 32 query tokens and k' = 1,000 or 40,000: a slot for every document is faster up to
+# about 20 documents per hit. Beyond that, distinct documents are faster.
 _DOCUMENTS_PER_HIT = 20
 _QUERIES_AT_ONCE = 4
 
 
 def flatten_queries(encodings: tf.Tensor, query_mask: tf.Tensor) -> tf.Tensor:
-    """Takes the valid query tokens of a batch as rows: what a `TokenSearcher` is given.
+    """Returns the valid query tokens of a batch as rows, the input of a `TokenSearcher`.
 
     Args:
         encodings: `[queries, length, dim]` float32.
-        query_mask: `[queries, length]`, true (or 1) where there is a token.
+        query_mask: `[queries, length]`, true (or 1) for tokens, false (or 0) for padding.
 
     Returns:
         `[rows, dim]`, in the order of `tf.where(query_mask)`.
@@ -50,25 +50,25 @@ def score_documents(
     constant: tf.Tensor | float = 0.0,
     weights: tf.Tensor | None = None,
 ) -> RankedDocuments:
-    """Ranks the candidates: the documents that own at least one retrieved token.
+    """Ranks the candidates: the documents with at least one retrieved token.
 
     Args:
-        hits: Of the rows of `flatten_queries`, which are valid query tokens only. A score of `-inf` counts as
-            no hit, so that what may not be returned can be left out while the cut-offs stay.
-        query_mask: `[queries, length]`, true (or 1) where there is a token; at least one query.
+        hits: Hits of the rows of `flatten_queries`, which are only valid query tokens. A score of `-inf`
+            counts as no hit. So documents can be excluded without changing the cut-offs.
+        query_mask: `[queries, length]`, true (or 1) for tokens, false (or 0) for padding; at least one query.
         document_of_token: `[tokens]` int32 variable or tensor.
-        num_documents: Documents in the index.
-        top_k: int32, at least 1; this and the following two are `[queries]`, or one value for all.
+        num_documents: Number of documents in the index.
+        top_k: int32, at least 1. This argument and the following two are `[queries]`, or one value for all.
         imputation: One of `IMPUTATIONS`.
         constant: m_i under `constant`.
-        weights: `[rows]` float32, none of them negative: what each query token counts for; the same if None.
+        weights: `[rows]` float32, not negative, the weight of each query token; equal weights if None.
 
     Returns:
-        Ordinals and scores, `[queries, max(top_k)]`; nothing beyond a query's own `top_k`.
+        Ordinals and scores, `[queries, max(top_k)]`; -1 and `-inf` beyond the `top_k` of a query.
 
     Raises:
-        tf.errors.InvalidArgumentError: For an unknown imputation or `top_k` below 1; inside a
-            graph when it runs.
+        tf.errors.InvalidArgumentError: If the imputation is unknown or `top_k` is below 1. Inside a graph, it
+            is raised when the graph runs.
     """
     top_k = _vector(top_k, tf.int32)
     check = tf.debugging.Assert(
@@ -118,21 +118,25 @@ def map_queries(
     returns: Any,
     values: Sequence[tf.Tensor] = (),
 ) -> Any:
-    """Calls a function with the hits of each query, and stacks what it returns.
+    """Calls a function with the hits of each query, and stacks the results.
 
     Args:
-        function: Takes `QueryHits`, and a row of each of `values`.
-        hits: As for `score_documents`, and so the arguments up to `weights`.
-        query_mask: As there.
-        document_of_token: As there.
-        imputation: As there.
-        constant: As there.
-        weights: As there.
-        returns: Specs of what the function returns.
+        function: Function of a `QueryHits` and one row of each of `values`.
+        hits: As for `score_documents`.
+        query_mask: As for `score_documents`.
+        document_of_token: As for `score_documents`.
+        imputation: As for `score_documents`.
+        constant: As for `score_documents`.
+        weights: As for `score_documents`.
+        returns: Specs of the results of the function.
         values: Further tensors, `[queries, ...]`.
 
     Returns:
         The results, stacked along a first dimension.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If the imputation is unknown. Inside a graph, it is raised when the
+            graph runs.
     """
     query_mask = tf.cast(query_mask, tf.bool)
     imputation, constant = _vector(imputation, tf.string), _vector(constant, tf.float32)
@@ -168,19 +172,21 @@ def map_queries(
             parallel_iterations=None if tf.executing_eagerly() else _QUERIES_AT_ONCE,
         )
 
-    # The loop costs as much as the scoring of a small query, so the commonest batch goes without.
+    # The loop costs as much as scoring a small query. A batch of one query, the most common one, does not use
+    # it.
     return tf.cond(tf.shape(query_mask)[0] == 1, call_once, call_each)
 
 
 def of_rows(values: tf.Tensor, query_mask: tf.Tensor) -> tf.Tensor:
-    """Gives each query token what its query has.
+    """Repeats the value of each query for its tokens.
 
     Args:
         values: `[queries]`, or `[1]` for all.
         query_mask: `[queries, length]` bool.
 
     Returns:
-        `[rows]`, in the order of `flatten_queries`; `[1]` if that was known when the graph was built.
+        `[rows]`, in the order of `flatten_queries`. If the shape of `values` is `[1]` when the graph is
+        built, `values` itself.
     """
     if values.shape == [1]:
         return values
@@ -192,7 +198,7 @@ def _vector(values: tf.Tensor | str | float, dtype: tf.DType) -> tf.Tensor:
 
 
 def _rank_query(query: QueryHits, num_documents: int, top_k: tf.Tensor) -> RankedDocuments:
-    """Ranks the documents of one query; ordinals and scores, `[top_k]`."""
+    """Ranks the documents of one query. Returns ordinals and scores, `[top_k]`."""
 
     def score_all() -> RankedDocuments:
         return rank_all(_score_candidates(query, query.documents, num_documents), top_k)
@@ -204,14 +210,14 @@ def _rank_query(query: QueryHits, num_documents: int, top_k: tf.Tensor) -> Ranke
 
 
 def score_all_documents(query: QueryHits, num_documents: int) -> tf.Tensor:
-    """f_XTR' of one query with every document, `[documents]`, `-inf` where nothing was retrieved.
+    """Returns f_XTR' of one query for every document.
 
     Args:
         query: The hits of one query, with their documents.
-        num_documents: Documents of the corpus.
+        num_documents: Number of documents in the corpus.
 
     Returns:
-        `[documents]` float32.
+        `[documents]` float32, `-inf` where nothing was retrieved.
     """
 
     def score_distinct() -> tf.Tensor:
@@ -227,18 +233,25 @@ def score_all_documents(query: QueryHits, num_documents: int) -> tf.Tensor:
 
 
 def score_of_nothing(query: QueryHits) -> tf.Tensor:
-    """f_XTR' of a document of which nothing was retrieved: the mean of m_i, 0 if there is none."""
+    """Returns f_XTR' of a document of which nothing was retrieved.
+
+    Args:
+        query: The hits of one query.
+
+    Returns:
+        Scalar float32, the mean of m_i by weight; 0 if the weights add up to 0.
+    """
     return tf.math.divide_no_nan(tf.reduce_sum(query.missing * query.weights), tf.reduce_sum(query.weights))
 
 
 def _is_dense(query: QueryHits, num_documents: int) -> tf.Tensor:
-    # A slot for every document is fastest while there are few documents per hit; beyond that, time
-    # and memory must not depend on the size of the corpus.
+    # A slot for every document is fastest if there are few documents per hit. If there are more, time and
+    # memory must not depend on the size of the corpus.
     return num_documents <= _DOCUMENTS_PER_HIT * tf.shape(query.documents)[1]
 
 
 def _distinct_candidates(query: QueryHits) -> tuple[tf.Tensor, tf.Tensor]:
-    """Ordinals of the documents of the hits, each once, and their scores."""
+    """Returns the distinct ordinals of the documents with hits, and their scores."""
     candidates, candidate_of_hit = tf.unique(tf.reshape(query.documents, [-1]))
     candidate_of_hit = tf.reshape(candidate_of_hit, tf.shape(query.documents))
     return candidates, _score_candidates(query, candidate_of_hit, tf.size(candidates))
@@ -247,12 +260,12 @@ def _distinct_candidates(query: QueryHits) -> tuple[tf.Tensor, tf.Tensor]:
 def _score_candidates(
     query: QueryHits, candidate_of_hit: tf.Tensor, num_candidates: tf.Tensor | int
 ) -> tf.Tensor:
-    """f_XTR' of candidates, `[num_candidates]`, `-inf` where nothing was retrieved.
+    """Returns f_XTR' of candidates, `[num_candidates]`, `-inf` where nothing was retrieved.
 
     Args:
         query: The hits.
         candidate_of_hit: `[rows, columns]` int32, below `num_candidates`.
-        num_candidates: Candidates to score.
+        num_candidates: Number of candidates to score.
     """
     missing, weights = query.missing, query.weights
     gains = query.scores - missing[:, tf.newaxis]
@@ -260,7 +273,7 @@ def _score_candidates(
     segments = tf.range(rows)[:, tf.newaxis] * num_candidates + candidate_of_hit
     best = tf.math.unsorted_segment_max(gains, segments, rows * num_candidates)
     best = tf.reshape(best, [rows, num_candidates])
-    # Where there was no hit, `best` is the lowest number there is: finite, so that times 0 is 0.
+    # Without a hit, `best` is the lowest float. It is finite, so that its product with 0 is 0.
     retrieved = tf.where(best > best.dtype.min, weights[:, tf.newaxis], 0.0)
     sums = tf.reduce_sum(missing * weights) + tf.reduce_sum(best * retrieved, axis=0)
     counted = tf.reduce_sum(retrieved, axis=0)
