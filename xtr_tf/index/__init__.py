@@ -1,1 +1,1 @@
-"""Building a token index from vectors that need not fit in memory, and its directory on disk."""
+"""Builds a token index from vectors that need not fit in memory, and defines its directory on disk."""

@@ -1,12 +1,13 @@
-"""Product quantisation with an anisotropic loss: token vectors to 4-bit codes.
+"""Product quantisation with an anisotropic loss: from token vectors to 4-bit codes.
 
 A plain quantiser minimises the distance between a vector and its code. For inner products with
-queries near the vector, error along the vector hurts more than error across it, hence the loss
+queries near the vector, an error along the vector is worse than one across it. Hence the loss
 
     |e|^2 + (eta - 1) (e . x/|x|)^2,   e = residual - codewords,
 
-minimised block by block (coordinate descent) from the nearest codewords. The residual is what is
-left of the vector after its leaf's centre. Knows nothing of how leaves are found, of files or TensorFlow.
+is minimised block by block (coordinate descent), starting from the nearest codewords. The residual is the
+difference between the vector and the centre of its leaf. Knows nothing about how leaves are found, about
+files or about TensorFlow.
 
 Citation: [Guo et al., 2020](https://arxiv.org/abs/1908.10396), "Accelerating Large-Scale Inference
 with Anisotropic Vector Quantization".
@@ -17,9 +18,9 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-#: Codewords per block: 4 bits, what fits ScaNN's in-register lookup tables.
+#: Codewords per block. 4 bits fit into the in-register lookup tables of ScaNN.
 CODEWORDS = 16
-# Descent has nearly always settled by then; more rounds change fewer than one code in a hundred.
+# By then, descent has nearly always converged. More rounds change fewer than one code in a hundred.
 _MAX_ROUNDS = 4
 
 
@@ -27,11 +28,11 @@ def parallel_weight(threshold: float, dim: int) -> float:
     """Returns eta for vectors of unit length, where inner products above `threshold` matter.
 
     Args:
-        threshold: Inner product from which errors matter, from 0 to below 1.
+        threshold: Inner product above which errors matter, from 0 to below 1.
         dim: Width of a vector.
 
     Returns:
-        How much more an error along a vector counts than one across it, eta of Guo et al. (2020).
+        Weight of an error along a vector, compared with one across it: eta of Guo et al. (2020).
 
     Example:
         >>> round(parallel_weight(0.2, 128), 2)
@@ -54,8 +55,8 @@ def encode(
         centres: `[leaves, dim]` float32.
         leaf_of_token: `[tokens]` integers.
         codebook: `[blocks, 16, dim / blocks]` float32.
-        threshold: The similarity from which precision matters, in [0, 1); 0.2 suits unit vectors,
-            0 stands for the plain quantiser.
+        threshold: Similarity above which precision matters, in [0, 1). 0.2 suits unit vectors, 0 is the plain
+            quantiser.
 
     Returns:
         `[tokens, blocks]` uint8 codes below 16.
@@ -71,7 +72,7 @@ def encode(
 def decode(
     codes: np.ndarray, centres: np.ndarray, leaf_of_token: np.ndarray, codebook: np.ndarray
 ) -> np.ndarray:
-    """Returns the vectors `[tokens, dim]` float32 that codes stand for.
+    """Returns the vectors that codes stand for.
 
     Args:
         codes: `[tokens, blocks]` uint8.
@@ -87,7 +88,7 @@ def decode(
 
 
 def pack(codes: np.ndarray) -> np.ndarray:
-    """Puts two 4-bit codes into a byte, the earlier block in the low half.
+    """Packs two 4-bit codes into each byte, the earlier block in the low half.
 
     Args:
         codes: `[tokens, blocks]` uint8 below 16.

@@ -1,7 +1,7 @@
-"""From token vectors to an index directory, holding one block of vectors at a time.
+"""From token vectors to an index directory, with one block of vectors in memory at a time.
 
-The quantiser is trained on a sample; then the corpus is read once (`scann`, `exact`) or twice
-(`core`, whose vectors lie leaf by leaf), block by block, straight into files mapped to memory.
+The quantiser is trained on a sample. Then the corpus is read block by block, directly into memory-mapped
+files: once for `scann` and `exact`, and twice for `core`, whose vectors are sorted by leaf.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from xtr_tf.index.term_postings import write_term_postings
 from xtr_tf.index.vector_source import VectorSource, require_finite, require_tokens
 from xtr_tf.progress import track
 
-#: Tokens that are held at once.
+#: Tokens in memory at a time.
 BLOCK = 65_536
 
 
@@ -35,20 +35,22 @@ def build_index(
     quantizer: TokenQuantizer | None = None,
     is_part: bool = False,
 ) -> TokenIndex:
-    """Builds an index; the directory appears when it is whole.
+    """Builds an index. The directory appears when it is complete.
 
     Args:
         source: The token vectors.
-        directory: New, or one to take the place of.
+        directory: A new directory, or an existing one to replace.
         config: The kind of index and its parameters; the default configuration if None.
         quantizer: Leaves and codebooks of another index, to use instead of training new ones.
-        is_part: Whether it is to be joined with others, which then get their term postings together.
+        is_part: Whether this is a part that will be joined with others. The joined index then gets the term
+            postings, and the part has none.
 
     Returns:
         The opened index.
 
     Raises:
-        InputError: If there are no tokens, or vectors that are not finite.
+        InputError: If there are no tokens, if vectors are not finite, or if `config.lexical` needs texts that
+            the source does not have.
 
     Example:
         >>> build_index(TokenVectors.open("out/vectors"), "out/index", IndexConfig(kind="core"))
@@ -133,15 +135,15 @@ def _write_core(source: VectorSource, folder: Path, quantizer: TokenQuantizer, d
 
 
 def write_postings(folder: Path, leaf_of_token: np.ndarray, num_leaves: int) -> np.ndarray:
-    """Writes which tokens each leaf of a `core` index holds: leaf by leaf, and within a leaf in order.
+    """Writes the tokens of each leaf of a `core` index, sorted by leaf and within a leaf by token.
 
     Args:
-        folder: Of the index.
+        folder: The folder of the index.
         leaf_of_token: `[tokens]` integers.
-        num_leaves: Leaves in all, those without tokens included.
+        num_leaves: Number of all leaves, including those without tokens.
 
     Returns:
-        `[tokens]` int32, where each token is among the postings: the row of its vector.
+        `[tokens]` int32, the position of each token among the postings, which is the row of its vector.
     """
     postings = np.argsort(leaf_of_token, kind="stable").astype(np.int32)
     save_array(folder, "tokens", postings)
@@ -151,7 +153,14 @@ def write_postings(folder: Path, leaf_of_token: np.ndarray, num_leaves: int) -> 
 
 
 def inverse_permutation(order: np.ndarray) -> np.ndarray:
-    """Where each of `0 .. len(order) - 1` is in `order`, of its dtype."""
+    """Returns the position of each of `0 .. len(order) - 1` in `order`.
+
+    Args:
+        order: `[any]` integers, a permutation.
+
+    Returns:
+        `[any]` integers of the same dtype.
+    """
     inverse = np.empty_like(order)
     inverse[order] = np.arange(len(order), dtype=order.dtype)
     return inverse

@@ -1,13 +1,13 @@
-"""An index directory: `manifest.json`, and the arrays that it vouches for, one `.npy` file each.
+"""An index directory: `manifest.json`, and the arrays that it lists, one `.npy` file each.
 
-Knows names, counts and hashes, not what the arrays mean or how they are made. The names of arrays and
-of manifest keys are the format's; the code's words for some of them are newer:
+Knows names, counts and hashes, but not what the arrays mean or how they are made. The names of arrays and
+manifest keys belong to the format. The code has newer names for some of them:
 
 | in the directory | in the code |
 |---|---|
-| `cells.npy` | `leaf_of_token`, the leaf that each token of a `scann` index lies in |
-| `tokens.npy`, `cell_offsets.npy` | `postings` and `leaf_offsets`: tokens of a `core` index, leaf by leaf |
-| `piece_ids.npy`, `piece_documents.npy` | `PieceFrequencies`, absent where pieces are not known |
+| `cells.npy` | `leaf_of_token`, the leaf of each token in a `scann` index |
+| `tokens.npy`, `cell_offsets.npy` | `postings` and `leaf_offsets`: tokens of a `core` index, sorted by leaf |
+| `piece_ids.npy`, `piece_documents.npy` | `PieceFrequencies`, absent if pieces are not known |
 | `lexical_terms.npy`, `_offsets`, `_documents`, `_impacts` | `TermPostings`, absent without `lexical` |
 | config `cells`, `leaves`, `training_rounds` | the fields of `IndexConfig` that `RENAMED` maps them to |
 """
@@ -34,15 +34,15 @@ VERSION = 1
 
 @dataclasses.dataclass(frozen=True)
 class IndexManifest:
-    """What the whole directory is. It is written last: without it the directory is unfinished.
+    """The content of `manifest.json`. It is written last: without it, the directory is unfinished.
 
     Attributes:
-        num_tokens: Indexed tokens.
-        num_documents: Documents they belong to.
+        num_tokens: Number of indexed tokens.
+        num_documents: Number of documents they belong to.
         dim: Width of a token vector.
-        config: What the index was made with, automatic values as given (0), not as chosen.
-        encoder_fingerprint: Of the encoder that made the vectors.
-        files: Name to size in bytes and SHA-256.
+        config: The configuration of the index. Automatic values are stored as given (0), not as chosen.
+        encoder_fingerprint: Fingerprint of the encoder that made the vectors.
+        files: Size in bytes and SHA-256 of each file, by name.
     """
 
     num_tokens: int
@@ -53,14 +53,28 @@ class IndexManifest:
     files: Mapping[str, tuple[int, str]]
 
     def write(self, directory: Path) -> None:
-        """Writes `manifest.json`, whole or not at all."""
+        """Writes `manifest.json`, either completely or not at all.
+
+        Args:
+            directory: The directory of the index.
+        """
         content = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(self)}
         content["config"] = stored_config(self.config)
         write_atomically(directory / MANIFEST_FILE, json.dumps(content, indent=1).encode())
 
     @classmethod
     def read(cls, directory: Path) -> IndexManifest:
-        """Reads `manifest.json`, refusing whatever is not one of ours."""
+        """Reads `manifest.json`.
+
+        Args:
+            directory: The directory of the index.
+
+        Returns:
+            The manifest.
+
+        Raises:
+            InputError: If the file is missing or damaged, or is of another format or version.
+        """
         return read_manifest_file(directory, FORMAT, VERSION, cls._parse, "token index", "xtr-tf index")
 
     @classmethod
@@ -72,22 +86,36 @@ class IndexManifest:
 
 
 def stored_config(config: IndexConfig) -> dict[str, Any]:
-    """A configuration under the keys that manifests and model cards have always had."""
+    """Returns a configuration under the original keys of manifests and model cards.
+
+    Args:
+        config: The configuration.
+
+    Returns:
+        Values by stored key.
+    """
     stored_keys = {field: key for key, field in IndexConfig.RENAMED.items()}
     return {stored_keys.get(field, field): value for field, value in dataclasses.asdict(config).items()}
 
 
 def file_entries(directory: Path) -> dict[str, tuple[int, str]]:
-    """Returns size and hash of every file of a directory, by name."""
+    """Returns the size and hash of every file in a directory.
+
+    Args:
+        directory: The directory.
+
+    Returns:
+        Size in bytes and SHA-256 by file name.
+    """
     return {path.name: (path.stat().st_size, sha256_of(path)) for path in sorted(directory.iterdir())}
 
 
 class TokenIndex:
-    """An index on disk.
+    """An index on disk. Open one with `TokenIndex.open`.
 
     Attributes:
-        directory: Where it lies.
-        manifest: What it says of itself.
+        directory: The directory of the index.
+        manifest: Its manifest.
 
     Example:
         >>> index = TokenIndex.open("out/index")
@@ -106,10 +134,16 @@ class TokenIndex:
 
     @classmethod
     def open(cls, directory: str | Path) -> TokenIndex:
-        """Opens a directory; sizes are checked, hashes only by `verify`.
+        """Opens a directory. Sizes are checked; hashes are checked only by `verify`.
+
+        Args:
+            directory: The directory of the index.
+
+        Returns:
+            The opened index.
 
         Raises:
-            InputError: If it is unfinished, damaged or something else.
+            InputError: If it is unfinished or damaged, or not an index.
         """
         directory = Path(directory)
         manifest = IndexManifest.read(directory)
@@ -124,7 +158,11 @@ class TokenIndex:
         return cls(directory, manifest)
 
     def verify(self) -> None:
-        """Reads every file and raises `InputError` for the first that is not the one written."""
+        """Reads every file and checks its hash.
+
+        Raises:
+            InputError: If a file is not the one that was written; raised for the first such file.
+        """
         for name, (_, digest) in self.manifest.files.items():
             if sha256_of(self.directory / name) != digest:
                 raise InputError(
@@ -133,7 +171,17 @@ class TokenIndex:
                 )
 
     def array(self, name: str) -> np.ndarray:
-        """Returns the array of `{name}.npy`, mapped from the file."""
+        """Returns the array in `{name}.npy`, memory-mapped.
+
+        Args:
+            name: Name of the array, without suffix.
+
+        Returns:
+            The array, read-only.
+
+        Raises:
+            InputError: If the index has no such array, or the file is not a NumPy array.
+        """
         path = self.directory / f"{name}.npy"
         if path.name not in self.manifest.files:
             raise InputError(f"A {self.config.kind} index has no array of this name. Received: {name!r}.")
@@ -147,36 +195,37 @@ class TokenIndex:
 
     @property
     def document_offsets(self) -> np.ndarray:
-        """`[documents + 1]` int64."""
+        """`[documents + 1]` int64; tokens of document `i` are `[i]` to `[i + 1]`."""
         return self.array("document_offsets")
 
     @property
     def document_of_token(self) -> np.ndarray:
-        """`[tokens]` int32 document ordinals."""
+        """`[tokens]` int32, document ordinals."""
         return np.repeat(np.arange(self.num_documents, dtype=np.int32), np.diff(self.document_offsets))
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all arrays."""
+        """Size of all files in the manifest, in bytes."""
         return sum(size for size, _ in self.manifest.files.values())
 
 
 def create_array(folder: Path, name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.memmap:
-    """A new `{name}.npy`, mapped to memory so that it need not fit there; the caller flushes it.
+    """Creates `{name}.npy` as a memory-mapped array, which need not fit in memory. The caller flushes it.
 
-    The space is taken at once: a mapped page that finds none when it is written kills the process.
+    Disk space is reserved immediately. Otherwise, writing to a mapped page on a full disk would kill the
+    process.
 
     Args:
-        folder: Of the index.
-        name: Of the array, without suffix.
-        shape: Its shape.
-        dtype: Its type.
+        folder: The folder of the index.
+        name: Name of the array, without suffix.
+        shape: Shape of the array.
+        dtype: Type of the array.
 
     Returns:
-        The array, zeros.
+        The array, filled with zeros.
 
     Raises:
-        OSError: The disk is full.
+        OSError: If the disk is full.
     """
     path = folder / f"{name}.npy"
     array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
@@ -187,11 +236,11 @@ def create_array(folder: Path, name: str, shape: tuple[int, ...], dtype: np.dtyp
 
 
 def save_array(folder: Path, name: str, array: np.ndarray) -> None:
-    """Writes a whole `{name}.npy`.
+    """Writes a whole array to `{name}.npy`.
 
     Args:
-        folder: Of the index.
-        name: Of the array, without suffix.
-        array: What to write.
+        folder: The folder of the index.
+        name: Name of the array, without suffix.
+        array: The array to write.
     """
     np.save(folder / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)

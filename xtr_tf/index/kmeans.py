@@ -1,8 +1,8 @@
-"""The centres of an index's leaves, by k-means, and the nearest centre of every vector.
+"""Finds the centres of leaves by k-means, and the nearest centre of every vector.
 
-Lloyd's iterations over blocks, by plain matrix products: a few times faster than FAISS' own on CPUs,
-whose exact search does not use wide matrix products. Empty leaves are split off large ones, as in
-FAISS. Knows nothing of codes, files or TensorFlow.
+These are Lloyd's iterations over blocks, with plain matrix products. On CPUs this is a few times faster than
+k-means in FAISS, whose exact search does not use wide matrix products. Empty leaves get half of a large leaf,
+as in FAISS. Knows nothing about codes, files or TensorFlow.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import numpy as np
 
 from xtr_tf.progress import tracked
 
-# Similarities held at once: 64 MiB.
+# Similarities in memory at a time: 64 MiB.
 _MAX_SIMILARITIES = 1 << 24
-# The first two thirds of the iterations look at every fourth vector, if those are enough for every leaf.
+# The first two thirds of the iterations use every fourth vector, if there are enough of them per leaf.
 _COARSE, _ENOUGH_PER_LEAF = 4, 16
-# How far the halves of a split leaf move apart, as a share of each coordinate.
+# How far the two halves of a split leaf are moved apart, as a share of each coordinate.
 _SPLIT = 1 / 1024
 
 
@@ -23,17 +23,17 @@ def train_centres(sample: np.ndarray, num_leaves: int, iterations: int, seed: in
     """Finds the centres of a sample.
 
     Args:
-        sample: `[vectors, dim]` float32, at least as many as leaves.
-        num_leaves: Centres to find.
-        iterations: How often vectors are assigned and centres moved.
-        seed: Of the vectors to begin with, and of splits.
+        sample: `[vectors, dim]` float32, at least as many vectors as leaves.
+        num_leaves: Number of centres to find.
+        iterations: How many times vectors are assigned and centres are moved.
+        seed: Seed for the choice of initial vectors and for splits.
 
     Returns:
         `[leaves, dim]` float32.
     """
     generator = np.random.default_rng(seed)
     centres = sample[generator.choice(len(sample), num_leaves, replace=False)]
-    # Where centres roughly lie, a part of the sample tells as well; the whole of it has the last word.
+    # A part of the sample is enough to find roughly where centres are. The last iterations use all of it.
     coarse = sample[::_COARSE] if len(sample) >= _COARSE * _ENOUGH_PER_LEAF * num_leaves else sample
     for done in tracked(range(iterations), "train leaves", iterations, "iterations"):
         seen = coarse if done < iterations * 2 // 3 else sample
@@ -45,7 +45,7 @@ def train_centres(sample: np.ndarray, num_leaves: int, iterations: int, seed: in
 
 
 def nearest_centres(vectors: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """Returns the nearest centre (L2) of each vector, `[vectors]` int64; of equally near ones the first.
+    """Returns the nearest centre (L2) of each vector. If several are equally near, the first one.
 
     Args:
         vectors: `[vectors, dim]` float32.
@@ -54,7 +54,7 @@ def nearest_centres(vectors: np.ndarray, centres: np.ndarray) -> np.ndarray:
     Returns:
         `[vectors]` int64.
     """
-    # |x - c|^2 is least where x.c - |c|^2 / 2 is greatest; a column of ones brings in the second part.
+    # |x - c|^2 is least where x.c - |c|^2 / 2 is greatest. A column of ones adds the second term.
     halves = 0.5 * np.einsum("cd,cd->c", centres, centres)
     widened = np.concatenate([centres, -halves[:, np.newaxis]], axis=1).T
     nearest = np.empty(len(vectors), np.int64)
@@ -68,7 +68,7 @@ def nearest_centres(vectors: np.ndarray, centres: np.ndarray) -> np.ndarray:
 
 
 def _sums(vectors: np.ndarray, leaf_of_vector: np.ndarray, num_leaves: int) -> np.ndarray:
-    """The sum of the vectors of each leaf, `[leaves, dim]`."""
+    """Returns the sum of the vectors in each leaf, `[leaves, dim]`."""
     sums = np.zeros((num_leaves, vectors.shape[1]), np.float32)
     rows = 1 << 16
     for start in range(0, len(vectors), rows):
@@ -80,7 +80,7 @@ def _sums(vectors: np.ndarray, leaf_of_vector: np.ndarray, num_leaves: int) -> n
 
 
 def _fill_empty_leaves(centres: np.ndarray, counts: np.ndarray, generator: np.random.Generator) -> None:
-    """Gives every empty leaf one half of another; the larger a leaf, the likelier it is split. In place."""
+    """Gives every empty leaf half of another leaf, in place. Larger leaves are more likely to be split."""
     apart = np.where(np.arange(centres.shape[1]) % 2, 1 - _SPLIT, 1 + _SPLIT).astype(np.float32)
     for empty in np.flatnonzero(counts == 0):
         surplus = np.maximum(counts - 1, 0)

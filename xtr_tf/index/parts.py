@@ -1,7 +1,7 @@
-"""Building an index on many machines: each shard of the vectors becomes a part, then parts are joined.
+"""Builds an index on many machines: each shard of the vectors becomes a part, then the parts are joined.
 
-Leaves and codebooks are trained once, on a sample of all shards. The result is, file for file, what
-`build_index` makes in one process. `join_indexes` also serves `update.py`. Knows nothing of how a
+Leaves and codebooks are trained once, on a sample of all shards. The files of the result are the same as
+those that `build_index` makes in one process. `update.py` uses `join_indexes`, too. Knows nothing about how a
 runner reaches its workers.
 """
 
@@ -35,13 +35,13 @@ _IDENTITY_FILE = "identity"
 
 @dataclasses.dataclass(frozen=True)
 class IndexingJob:
-    """What a worker must know, as a task for a runner; paths are the same on every machine.
+    """A task for a runner, with all that a worker needs to know. Paths are the same on every machine.
 
     Attributes:
         vectors: The directory of token vectors.
-        parts: Folder for the parts; that of `trained_part` must be there.
-        config: Of the index.
-        trained_part: The shard whose part was built first and holds what was trained.
+        parts: Folder for the parts. The part of `trained_part` must already exist.
+        config: Configuration of the index.
+        trained_part: The shard whose part was built first. It has the trained leaves and codebooks.
     """
 
     vectors: str
@@ -50,14 +50,18 @@ class IndexingJob:
     trained_part: int
 
     def load(self) -> TokenQuantizer | None:
-        """Leaves and codebooks; once per process."""
+        """Loads leaves and codebooks, once per process.
+
+        Returns:
+            The quantiser; None for an exact index.
+        """
         return trained_quantizer(TokenIndex.open(self.part(self.trained_part)))
 
     def run(self, shard: int, quantizer: TokenQuantizer | None) -> dict[str, int]:
-        """Makes sure that a shard's part is built.
+        """Builds the part of a shard, unless it exists.
 
         Args:
-            shard: Its number.
+            shard: Number of the shard.
             quantizer: Leaves and codebooks that all parts share; None for an exact index.
 
         Returns:
@@ -69,7 +73,14 @@ class IndexingJob:
         return {"tokens_indexed": TokenIndex.open(self.part(shard)).num_tokens}
 
     def part(self, shard: int) -> Path:
-        """The folder of a shard's part; it appears when it is whole."""
+        """Returns the folder of a shard's part. It appears when it is complete.
+
+        Args:
+            shard: Number of the shard.
+
+        Returns:
+            The path of the folder.
+        """
         return Path(self.parts) / f"part-{shard:05d}"
 
 
@@ -78,17 +89,20 @@ def build_in_parts(
 ) -> TokenIndex:
     """Builds an index with a runner.
 
-    A build that was killed continues when it is called again: parts that were finished from the
-    same vectors and configuration are kept, next to the directory, until the end.
+    A build that was killed continues when it is called again. Until the end, finished parts are kept next to
+    the directory, and reused if they were built from the same vectors and configuration.
 
     Args:
         vectors: The directory of token vectors.
-        directory: A new directory, which appears when it is whole.
+        directory: The directory to write, which appears when it is complete. An existing one is replaced.
         config: The kind of index and its parameters.
-        runner: What builds the parts.
+        runner: The runner that builds the parts.
 
     Returns:
         The opened index.
+
+    Raises:
+        InputError: If there are no tokens, or if a part is damaged.
     """
     corpus, directory = TokenVectors.open(vectors), Path(directory)
     filled = [index for index, shard in enumerate(corpus.shards) if shard.entry.tokens]
@@ -112,7 +126,7 @@ def build_in_parts(
 
 
 def _checked(part: Path) -> TokenIndex:
-    """Opens a part; one that is damaged is removed, so that the next run builds it again."""
+    """Opens a part. A damaged part is removed, so that the next run builds it again."""
     try:
         index = TokenIndex.open(part)
         index.verify()
@@ -126,7 +140,7 @@ def _checked(part: Path) -> TokenIndex:
 
 
 def _prepare(parts: Path, corpus: TokenVectors, config: IndexConfig) -> None:
-    """Makes the folder of parts, without those of other vectors or another configuration."""
+    """Creates the folder of parts, and removes parts of other vectors or another configuration."""
     content = (corpus.directory / MANIFEST_FILE).read_bytes()
     settings = json.dumps(stored_config(config), sort_keys=True).encode()
     identity = hashlib.sha256(content + settings).hexdigest().encode()
@@ -144,11 +158,11 @@ _IN_TOKEN_ORDER = {"scann": ("cells", "codes", "int8"), "exact": ("vectors",), "
 
 @dataclasses.dataclass(frozen=True)
 class IndexPart:
-    """An index, or some of it.
+    """An index, or some of its tokens.
 
     Attributes:
         index: The index.
-        kept: `[tokens]` bool, which tokens to take; None takes all.
+        kept: `[tokens]` bool, which tokens to use; None for all.
     """
 
     index: TokenIndex
@@ -156,11 +170,11 @@ class IndexPart:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens to take."""
+        """Number of tokens to use."""
         return self.index.num_tokens if self.kept is None else int(np.count_nonzero(self.kept))
 
     def tokens(self) -> np.ndarray:
-        """`[num_tokens]` ordinals of the tokens to take."""
+        """Returns `[num_tokens]` ordinals of the tokens to use."""
         return np.arange(self.index.num_tokens) if self.kept is None else np.flatnonzero(self.kept)
 
 
@@ -170,17 +184,19 @@ def join_indexes(
     folder: Path,
     frequencies: PieceFrequencies | None = None,
 ) -> None:
-    """Writes the joined index into an empty folder.
+    """Joins parts, and writes the index into an empty folder.
 
     Args:
-        parts: In the order of their tokens; at least one. What was trained is the first one's.
-        corpus: The vectors of the joined index, for what is not joined: offsets and terms of documents.
-        folder: Where to; the caller makes sure that it appears only when it is whole.
-        frequencies: Documents by piece in the joined index; the sum of the parts' if None, who are whole
-        then.
+        parts: The parts, in the order of their tokens; at least one. Trained arrays are copied from the
+            first.
+        corpus: The vectors of the joined index, for the offsets and terms of documents, which are not joined.
+        folder: The folder to write into. The caller makes sure that it appears only when it is complete.
+        frequencies: Document frequencies of pieces in the joined index. If None, the sum over the parts,
+            which must then use all of their tokens.
 
     Raises:
-        InputError: If the parts differ in what was trained, or do not have the documents' tokens.
+        InputError: If the parts have different encoders, configurations or trained arrays, or if their tokens
+            are not those of the documents.
     """
     first, document_offsets = parts[0].index, corpus.document_offsets
     tokens = sum(part.num_tokens for part in parts)
@@ -242,7 +258,7 @@ def _concatenate(parts: Sequence[IndexPart], name: str, tokens: int, folder: Pat
 
 
 def _merge_postings(parts: Sequence[IndexPart], tokens: int, folder: Path) -> None:
-    """The arrays of a `core` index, whose vectors lie leaf by leaf and within a leaf by token."""
+    """Joins the arrays of a `core` index, which are sorted by leaf and within a leaf by token."""
     located = [_locate(part) for part in parts]
     leaf_of_token = np.concatenate([leaves for leaves, _ in located])
     posting_of_token = write_postings(folder, leaf_of_token, len(parts[0].index.array("centres")))
@@ -258,7 +274,7 @@ def _merge_postings(parts: Sequence[IndexPart], tokens: int, folder: Path) -> No
 
 
 def _locate(part: IndexPart) -> tuple[np.ndarray, np.ndarray]:
-    """Leaf and posting (row of the vectors) of each token to take, in the order of tokens."""
+    """Returns the leaf and the posting (row of the vectors) of each token to use, in the order of tokens."""
     postings, leaf_offsets = part.index.array("tokens"), part.index.array("cell_offsets")
     taken = inverse_permutation(postings)[part.tokens()]
     leaf_of_posting = np.repeat(np.arange(len(leaf_offsets) - 1, dtype=np.int32), np.diff(leaf_offsets))

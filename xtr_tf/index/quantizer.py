@@ -1,8 +1,8 @@
-"""What is trained before tokens are indexed: k-means leaves, 4-bit codebooks, int8 scales.
+"""All that is trained before tokens are indexed: k-means leaves, 4-bit codebooks, int8 scales.
 
-A trained quantiser encodes blocks of vectors independently of each other, so that shards of a
-corpus can be encoded by different processes. Knows nothing of TensorFlow, and of files only that an
-index has arrays by name. FAISS and Numba are imported where they are used: an exact index needs neither.
+A trained quantiser encodes blocks of vectors independently of each other, so that different processes can
+encode the shards of a corpus. Knows nothing about TensorFlow, and about files only that an index has arrays
+with names. FAISS and Numba are imported where they are used, because an exact index needs neither.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class TokenQuantizer:
 
     Attributes:
         centres: `[leaves, dim]` float32.
-        codebook: `[blocks, 16, dim / blocks]` float32 codewords of residuals; no blocks where an index
-            keeps vectors instead of codes.
-        multipliers: `[dim]` float32; int8 is the rounded product of a vector with them.
-        threshold: Of the anisotropic loss.
+        codebook: `[blocks, 16, dim / blocks]` float32, codewords of residuals. It has no blocks if the index
+            stores vectors instead of codes.
+        multipliers: `[dim]` float32. An int8 vector is the rounded product of a vector and these.
+        threshold: Threshold of the anisotropic loss.
     """
 
     centres: np.ndarray
@@ -40,11 +40,18 @@ class TokenQuantizer:
     threshold: float
 
     def assign(self, vectors: np.ndarray) -> np.ndarray:
-        """Returns the nearest leaf (L2) of each vector, `[tokens]` of `leaf_dtype`."""
+        """Returns the nearest leaf (L2) of each vector.
+
+        Args:
+            vectors: `[tokens, dim]` floats.
+
+        Returns:
+            `[tokens]` of `leaf_dtype`.
+        """
         return nearest_centres(vectors.astype(np.float32, copy=False), self.centres).astype(self.leaf_dtype)
 
     def encode(self, vectors: np.ndarray, leaf_of_token: np.ndarray) -> np.ndarray:
-        """Returns packed 4-bit codes, `[tokens, ceil(blocks / 2)]` uint8.
+        """Returns the packed 4-bit codes of vectors.
 
         Args:
             vectors: `[tokens, dim]` float32.
@@ -59,27 +66,35 @@ class TokenQuantizer:
         return anisotropic.pack(codes)
 
     def to_int8(self, vectors: np.ndarray) -> np.ndarray:
-        """Returns `[tokens, dim]` int8; values beyond the sample's range are clipped."""
+        """Returns vectors as int8. Values outside the range of the sample are clipped.
+
+        Args:
+            vectors: `[tokens, dim]` floats.
+
+        Returns:
+            `[tokens, dim]` int8.
+        """
         return np.clip(np.rint(vectors * self.multipliers), -127, 127).astype(np.int8)
 
     @property
     def leaf_dtype(self) -> np.dtype:
-        """The smallest type that can number the leaves."""
+        """The smaller of uint16 and int32 that can number the leaves."""
         return np.dtype(np.uint16 if len(self.centres) <= 1 << 16 else np.int32)
 
 
 def train_quantizer(source: VectorSource, config: IndexConfig) -> TokenQuantizer:
-    """Trains on a random sample of the source.
+    """Trains a quantiser on a random sample of the source.
 
     Args:
-        source: The vectors to be indexed.
-        config: How many leaves, how large a sample, how many iterations.
+        source: The vectors to index.
+        config: Number of leaves, size of the sample and number of iterations.
 
     Returns:
         The quantiser.
 
     Raises:
-        InputError: If there is nothing to train on, or blocks do not divide the vectors.
+        InputError: If there are no tokens, if vectors are not finite, or if `dims_per_block` does not divide
+            their width.
     """
     require_tokens(source.num_tokens)
     if source.dim % config.dims_per_block:
@@ -103,7 +118,14 @@ def train_quantizer(source: VectorSource, config: IndexConfig) -> TokenQuantizer
 
 
 def trained_quantizer(index: TokenIndex) -> TokenQuantizer | None:
-    """What an index was made with, to index more documents in the same way; None for an exact index."""
+    """Returns the quantiser of an index, to index more documents in the same way.
+
+    Args:
+        index: The index.
+
+    Returns:
+        The quantiser; None for an exact index.
+    """
     kind, config = index.config.kind, index.config
     if kind == "exact":
         return None
@@ -122,7 +144,7 @@ def _no_codes(config: IndexConfig) -> np.ndarray:
 
 
 def _codebook(sample: np.ndarray, centres: np.ndarray, config: IndexConfig) -> np.ndarray:
-    """Codewords of residuals, for the kind of index that keeps codes."""
+    """Returns codewords of residuals, if this kind of index stores codes."""
     if config.kind != "scann":
         return _no_codes(config)
     return _train_codebook(sample - centres[nearest_centres(sample, centres)], config.dims_per_block)
@@ -145,7 +167,7 @@ def _train_codebook(residuals: np.ndarray, dims_per_block: int) -> np.ndarray:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Many tiny k-means problems are faster without threads that wait for each other."""
+    """Uses one thread: many tiny k-means problems are faster without threads that wait for each other."""
     import faiss
 
     before = faiss.omp_get_max_threads()

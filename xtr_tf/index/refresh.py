@@ -1,6 +1,6 @@
-"""A whole refresh: encode what is new, make the next version of the vectors and of the index.
+"""A whole refresh: encodes new documents, then writes the next version of the vectors and of the index.
 
-Knows the order of the steps and cleans up after a failed one; the steps are `vectors.update` and
+Knows the order of the steps, and cleans up after a failed one. The steps are in `vectors.update` and
 `index.update`.
 """
 
@@ -31,18 +31,18 @@ from xtr_tf.vectors.update import DocumentChanges, compare_documents, update_vec
 
 @dataclasses.dataclass(frozen=True)
 class RefreshReport:
-    """What a refresh changed.
+    """The result of a refresh.
 
     Attributes:
-        changes: Documents.
-        index: The new version.
+        changes: Which documents changed.
+        index: The new version of the index.
         vectors: Its token vectors.
-        tokens_before: In the last version.
-        tokens_added: Assigned and coded in this refresh.
-        documents_encoded: Run through the encoder in this refresh.
-        drift: How much farther new tokens lie from the centres of their leaves; 1 where that means nothing.
+        tokens_before: Number of tokens in the last version.
+        tokens_added: Number of tokens that were assigned and coded in this refresh.
+        documents_encoded: Number of documents that were encoded in this refresh.
+        drift: How much farther new tokens are from the centres of their leaves; 1 if this cannot be measured.
         advice: Why leaves and codebooks should be trained again, or "".
-        seconds: Time taken.
+        seconds: Time of the refresh.
     """
 
     changes: DocumentChanges
@@ -68,24 +68,25 @@ def refresh_index(
     language: str | None = None,
     runner: Runner = run_locally,
 ) -> RefreshReport:
-    """Makes the next version of an index.
+    """Writes the next version of an index.
 
     Args:
         index: The last version.
-        vectors: The token vectors it was built from.
+        vectors: The token vectors that it was built from.
         out: Directory of the new index.
         vectors_out: Directory of its token vectors.
-        add: New and changed documents: a corpus' path, documents, or a directory of token vectors.
-        delete: Ids of documents to leave out.
-        model: The encoder, to encode a corpus with.
-        language: Language of documents of that corpus that name none; as for the last version if None.
-        runner: What encodes it.
+        add: New and changed documents: the path of a corpus, documents, or a directory of token vectors.
+        delete: Ids of documents to delete.
+        model: The encoder, if a corpus must be encoded.
+        language: Language of documents in the corpus that name none; the language of the last version if
+            None.
+        runner: The runner that encodes the corpus.
 
     Returns:
         What changed, and whether new leaves should be trained.
 
     Raises:
-        InputError: If anything given cannot be used; nothing is left behind.
+        InputError: If an argument cannot be used. Nothing is left behind.
 
     Example:
         >>> refresh_index("index", "vectors", "index-2", "vectors-2", add="new.jsonl", model="encoders/mine")
@@ -136,7 +137,7 @@ def _added(
     work: Path,
     runner: Runner,
 ) -> tuple[TokenVectors | None, int]:
-    """The documents to add as vectors, and how many of them had to be encoded."""
+    """Returns the vectors of documents to add, and how many of the documents were encoded."""
     if add is None:
         return None, 0
     if isinstance(add, str | Path) and (Path(add) / MANIFEST_FILE).is_file():
@@ -160,7 +161,7 @@ def _added(
 
 
 def _config_of(base: TokenVectors) -> EncodingConfig:
-    """The configuration that gives new vectors the base's settings."""
+    """Returns the configuration that encodes new documents with the settings of the base."""
     settings = dict(base.manifest.settings)
     settings["skip_pieces"] = tuple(settings.get("skip_pieces", ()))
     return EncodingConfig(

@@ -1,8 +1,8 @@
-"""How large the parts of an index are, from the number of tokens. All of it can be overridden.
+"""The sizes of an index's parts, from the number of tokens. All of them can be overridden.
 
-Measured on contextual token vectors (`make bench-search`): the number of leaves is the strongest
-lever there is. Many small leaves let a search stop sooner, until scoring the centres themselves
-costs as much as scoring the tokens; both grow alike when leaves grow with the square root.
+Measured on contextual token vectors (`make bench-search`): the number of leaves matters most. With many small
+leaves a search can stop sooner, until scoring the centres costs as much as scoring the tokens. Both costs
+grow at the same rate if the number of leaves grows with the square root of the number of tokens.
 """
 
 from __future__ import annotations
@@ -12,43 +12,44 @@ import math
 
 from xtr_tf.config.retrieval import IndexConfig
 
-#: Leaves are this times the square root of the number of tokens: 4,000 for a million.
+#: Number of leaves, divided by the square root of the number of tokens: 4,000 leaves for a million tokens.
 LEAVES_PER_ROOT = 4.0
-#: Tokens sampled for each leaf when centres are trained.
+#: Tokens sampled per leaf to train the centres.
 SAMPLE_PER_LEAF = 64
-#: Share of the leaves that a search looks into unless its k' needs more: 40 of 4,000.
+#: Share of the leaves that a search probes, unless its k' needs more: 40 of 4,000.
 SEARCHED_SHARE = 0.01
-#: A search looks into at least as many leaves as hold this many times k' tokens.
+#: A search probes at least as many leaves as hold this many times k' tokens.
 TOKENS_PER_K_PRIME = 4.0
-#: The same two for `core`, which scores every token of all leaves that any token of a query chose,
-#: and so sees many times more than the leaves that one query token chose.
+#: The same two for `core`. It scores every token of all leaves that any query token selected, which is many
+#: times more than the leaves that one query token selected.
 CORE_SEARCHED_SHARE = 0.002
 CORE_TOKENS_PER_K_PRIME = 2.0
-#: Under a filter, up to this many allowed tokens are scored one by one (`core`).
+#: With a filter, up to this many allowed tokens are scored one by one (`core`).
 SCORED_DIRECTLY = 32_768
-#: The same of `scann`: the root of this times k' times all tokens, 47,000 of a million at k' 1,000. Measured:
-#: scoring takes .65 ms per thousand tokens, retrieving 1.2 ms per thousand.
+#: The same for `scann`: the limit is the square root of this times k' times the number of all tokens, which
+#: is 47,000 of a million with k' 1,000. Measured: scoring takes .65 ms per thousand tokens, retrieving 1.2
+#: ms.
 SCANN_DIRECTLY = 2.2
-#: Of more, a search retrieves as many as hold k' allowed ones and drops the others; and, because chance may
-#: leave fewer, as many as hold this many standard deviations more.
+#: With more allowed tokens, a search retrieves as many tokens as are expected to hold k' allowed ones, and
+#: drops the others. By chance there may be fewer, so it adds this many standard deviations.
 SPARE_DEVIATIONS = 3.0
-#: Hits that are scored again by int8 vectors, as a multiple of k'.
+#: Number of hits that are scored again by int8 vectors, as a multiple of k'.
 REORDERED_PER_K_PRIME = 2
 
-#: Tokens up to which an index of kind `auto` is exact: some 20 ms of one thread for a query of 16 tokens, and
-#: nothing to train.
+#: An index of kind `auto` with up to this many tokens is exact. A query of 16 tokens then takes about 20 ms
+#: on one thread, and nothing must be trained.
 EXACT_TOKENS = 200_000
 
 
 def with_kind(config: IndexConfig, num_tokens: int) -> IndexConfig:
-    """The configuration with its kind decided, where it leaves that open.
+    """Returns the configuration with the kind `auto` resolved.
 
     Args:
         config: The configuration.
-        num_tokens: Tokens to index.
+        num_tokens: Number of tokens to index.
 
     Returns:
-        The same, or one of kind `exact` or `scann` if it was `auto`.
+        The same configuration, with kind `exact` or `scann` if it was `auto`.
     """
     if config.kind != "auto":
         return config
@@ -56,18 +57,25 @@ def with_kind(config: IndexConfig, num_tokens: int) -> IndexConfig:
 
 
 def number_of_leaves(num_tokens: int) -> int:
-    """Returns the number of k-means leaves: `4 sqrt(tokens)`, and no leaf for fewer than 16 tokens."""
+    """Returns the number of k-means leaves: `4 sqrt(tokens)`, but at most one per 16 tokens.
+
+    Args:
+        num_tokens: Number of tokens to index.
+
+    Returns:
+        The number of leaves, at least 1.
+    """
     return max(1, min(round(LEAVES_PER_ROOT * math.sqrt(num_tokens)), num_tokens // 16))
 
 
 def sample_size(num_tokens: int, num_leaves: int) -> int:
-    """Returns how many tokens the centres and codebooks are trained on.
+    """Returns the number of tokens that centres and codebooks are trained on.
 
     Args:
-        num_tokens: Tokens to index.
-        num_leaves: Leaves to train.
+        num_tokens: Number of tokens to index.
+        num_leaves: Number of leaves to train.
 
     Returns:
-        At least 16,384 tokens where there are as many.
+        At least 16,384, or all tokens if there are fewer.
     """
     return min(num_tokens, max(SAMPLE_PER_LEAF * num_leaves, 16_384))

@@ -1,11 +1,12 @@
-"""Which documents have a term and how much it counts there: BM25's postings, built, kept and scored in NumPy.
+"""BM25's postings: which documents have a term, and its impact in each. Built, stored and scored in NumPy.
 
     BM25(Q, D) = sum over terms t of Q of  idf(t) * tf / (tf + k1 * (1 - b + b * |D| / mean length))
     idf(t)     = ln(1 + (N - df + 0.5) / (df + 0.5))
 
-which is [Lucene's](https://arxiv.org/abs/2407.03618). The fraction, a number between 0 and 1, is kept in a
-byte: the impact. So a score is off by idf / 510 per term at most. Building reads the texts once, holds one
-block of them and the vocabulary, and writes what it has found of a block aside. Knows nothing of vectors.
+This is [Lucene's formula](https://arxiv.org/abs/2407.03618). The fraction, a number between 0 and 1, is the
+impact. It is stored in one byte, so the error of a score is at most idf / 510 per term. Building reads the
+texts once. It keeps one block of texts and the vocabulary in memory, and writes the counts of each block to a
+temporary file. Knows nothing about vectors.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from xtr_tf.errors import InputError
 from xtr_tf.index.folder import TokenIndex, create_array, save_array
 from xtr_tf.lexical.keys import find_terms
 
-#: How soon a term's repetition stops counting, and how much long documents are held back.
+#: BM25's saturation of term frequencies, and its penalty for long documents.
 K1, B = 0.9, 0.4
-#: What an impact of 1 is kept as.
+#: The stored value of an impact of 1.
 IMPACT_SCALE = 255
 #: Names of the arrays in an index directory.
 FILES = ("lexical_terms", "lexical_offsets", "lexical_documents", "lexical_impacts")
-# Characters of the documents whose terms are sorted together.
+# Characters of documents per block. The terms of a block are sorted together.
 _BLOCK = 1 << 23
 
 
@@ -38,9 +39,9 @@ class TermPostings(NamedTuple):
     Attributes:
         terms: `[terms]` int64, keys in ascending order.
         offsets: `[terms + 1]` int64; the postings of term `i` are `[i]` to `[i + 1]`.
-        documents: `[postings]` uint16, or int32 where that is too narrow: ordinals, ascending within a term.
+        documents: `[postings]` uint16, or int32 if uint16 is too small: ordinals, ascending within a term.
         impacts: `[postings]` uint8.
-        num_documents: Documents in all.
+        num_documents: Number of all documents.
     """
 
     terms: np.ndarray
@@ -51,14 +52,21 @@ class TermPostings(NamedTuple):
 
     @classmethod
     def read(cls, index: TokenIndex) -> TermPostings | None:
-        """What an index keeps, mapped from its files; None for one without a lexical part."""
+        """Reads the postings of an index, memory-mapped.
+
+        Args:
+            index: The index.
+
+        Returns:
+            The postings; None for an index without BM25.
+        """
         if index.config.lexical == "none":
             return None
         return cls._make([*(index.array(name) for name in FILES), index.num_documents])
 
     @classmethod
     def of(cls, documents: Sequence[DocumentRecord], lexical: str) -> TermPostings:
-        """The postings of documents, in memory.
+        """Builds the postings of documents in memory.
 
         Args:
             documents: Documents with their texts.
@@ -68,7 +76,7 @@ class TermPostings(NamedTuple):
             The postings.
 
         Raises:
-            InputError: A document has no text.
+            InputError: If a document has no text.
         """
         with tempfile.TemporaryDirectory(prefix="xtr_tf-") as work:
             folder = Path(work) / "index"
@@ -77,11 +85,11 @@ class TermPostings(NamedTuple):
             return cls._make([*(np.load(folder / f"{name}.npy") for name in FILES), len(documents)])
 
     def scores(self, query: str, lexical: str) -> np.ndarray:
-        """BM25 of a query with every document, `[documents]` float64.
+        """Returns BM25 of a query for every document.
 
         Args:
-            query: A string; a term counts as often as it occurs.
-            lexical: `words` or `ngrams`, as the documents were read.
+            query: Any string. A term counts as often as it occurs.
+            lexical: `words` or `ngrams`, as for the documents.
 
         Returns:
             `[documents]` float64, 0 for a document without a term of the query.
@@ -98,14 +106,14 @@ class TermPostings(NamedTuple):
 
 
 def inverse_frequency(documents: np.ndarray | int, num_documents: int) -> np.ndarray:
-    """Idf of terms that this many documents have.
+    """Returns the inverse document frequency (idf) of terms.
 
     Args:
-        documents: How many documents have a term, one or several numbers.
-        num_documents: Documents in all.
+        documents: Number of documents that have a term; one number or an array.
+        num_documents: Number of all documents.
 
     Returns:
-        BM25's inverse document frequency of each.
+        BM25's idf, in the shape of `documents`.
     """
     return np.log1p((num_documents - documents + 0.5) / (documents + 0.5))
 
@@ -114,12 +122,12 @@ def write_term_postings(documents: Iterable[DocumentRecord], lexical: str, folde
     """Reads documents and writes their postings into the folder of an index.
 
     Args:
-        documents: All of them, in order, with their texts.
-        lexical: `words` or `ngrams`; for `none`, nothing is read or written.
-        folder: Where to.
+        documents: All documents, in order, with their texts.
+        lexical: `words` or `ngrams`. With `none`, nothing is read or written.
+        folder: The folder of the index.
 
     Raises:
-        InputError: A document comes without its text.
+        InputError: If a document has no text.
     """
     if lexical == "none":
         return
@@ -154,7 +162,7 @@ def _blocks(texts: Iterable[str]) -> Iterator[Sequence[str]]:
 
 
 class _TermCounts:
-    """How often each term occurs in each document, block by block in files."""
+    """How often each term occurs in each document, stored in one file per block."""
 
     def __init__(self, work: Path) -> None:
         self._work = work
@@ -206,5 +214,5 @@ class _TermCounts:
 
 
 def _rank_among_equal(values: np.ndarray) -> np.ndarray:
-    """How many equal ones come before each of ascending values."""
+    """Returns how many equal values come before each of some ascending values."""
     return np.arange(len(values)) - np.searchsorted(values, values)

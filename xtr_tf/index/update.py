@@ -1,10 +1,9 @@
-"""The next version of an index, from the last one and the vectors of the new documents.
+"""Builds the next version of an index, from the last one and the vectors of new documents.
 
-Tokens that stay keep their leaves and codes, which are copied without those that go; only new tokens
-are assigned and coded, by the index's own leaves and codebooks. So the new index is the one that a
-full build with these leaves and codebooks would make, and nothing in it is masked or waiting to be
-compacted. The second half says when new leaves should be trained. Knows nothing of texts or encoding:
-that is `refresh.py`.
+Tokens of documents that stay keep their leaves and codes, which are copied. Only new tokens are assigned and
+coded, with the leaves and codebooks of the index. So the new index is the same as that of a full build with
+these leaves and codebooks. Nothing in it is masked or needs compaction. The second half decides when new
+leaves should be trained. Knows nothing about texts or encoding, which are in `refresh.py`.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from xtr_tf.vectors.store import TokenVectors
 def update_index(
     index: TokenIndex, vectors: TokenVectors, kept: np.ndarray, directory: str | Path
 ) -> TokenIndex:
-    """Writes the index of `vectors`, a part of which is in `index` already.
+    """Writes the index of `vectors`, some of which are already in `index`.
 
     Args:
         index: The last version.
-        vectors: The new version's vectors, of `update_vectors`: shards of documents that stay,
-            then shards of new ones.
-        kept: `[documents of the last version]` bool.
-        directory: A new directory, which appears when it is whole.
+        vectors: The vectors of the new version, from `update_vectors`: shards of documents that stay, then
+            shards of new ones.
+        kept: `[documents of the last version]` bool, which documents stay.
+        directory: A new directory, which appears when it is complete.
 
     Returns:
         The opened index.
 
     Raises:
-        InputError: If the directory exists, or the index is not of these documents or encoder.
+        InputError: If the directory exists, or if the index has other documents or another encoder.
     """
     directory = Path(directory)
     if directory.exists():
@@ -61,7 +60,7 @@ def update_index(
             parts.append(IndexPart(built))
         with atomic_directory(directory) as folder:
             TrainingState.of(index).write(folder)
-            # Counted again, because those of documents that went cannot be taken from a sum.
+            # Counted again, because the sum does not tell the counts of the deleted documents.
             frequencies = PieceFrequencies.of(vectors.pieces, vectors.document_offsets)
             join_indexes(parts, vectors, folder, frequencies)
     return TokenIndex.open(directory)
@@ -73,10 +72,10 @@ def check_belongs(index: TokenIndex, vectors: TokenVectors, kept: np.ndarray) ->
     Args:
         index: The index.
         vectors: The token vectors.
-        kept: `[documents]` bool: those of the index that the vectors begin with.
+        kept: `[documents]` bool, the documents of the index that the vectors begin with.
 
     Raises:
-        InputError: They are of another encoder or of other documents.
+        InputError: If they have another encoder or other documents.
     """
     check_encoder(index.encoder_fingerprint, vectors.encoder_fingerprint)
     counts = np.diff(index.document_offsets)
@@ -89,14 +88,14 @@ def check_belongs(index: TokenIndex, vectors: TokenVectors, kept: np.ndarray) ->
 
 
 def check_encoder(expected: str, actual: str) -> None:
-    """Checks that two fingerprints are of one encoder.
+    """Checks that two fingerprints are of the same encoder.
 
     Args:
-        expected: Of the index.
-        actual: Of what is to be added.
+        expected: Fingerprint of the index.
+        actual: Fingerprint of the vectors or encoder to add.
 
     Raises:
-        InputError: They differ.
+        InputError: If they differ.
     """
     if expected != actual:
         raise InputError(
@@ -106,21 +105,21 @@ def check_encoder(expected: str, actual: str) -> None:
 
 
 STATE_FILE = "refresh.json"
-# Training again is advised beyond these: a corpus twice (or half) as large, a tenth more distance.
+# Beyond these limits, training again is advised: a corpus twice (or half) as large, a tenth more distance.
 GROWTH_LIMIT = 2.0
 DRIFT_LIMIT = 1.1
 _SAMPLE = 16_384
-# The distances of fewer new tokens say little of the corpus, and matter little.
+# With a smaller share of new tokens, their distances say little about the corpus, and matter little.
 _SHARE_THAT_DRIFTS = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingState:
-    """What a refreshed index remembers.
+    """What a refreshed index knows about its training.
 
     Attributes:
-        trained_tokens: Tokens of the corpus that leaves and codebooks were trained on.
-        refreshes: How many refreshes they have served.
+        trained_tokens: Number of tokens in the corpus that leaves and codebooks were trained on.
+        refreshes: Number of refreshes since then.
     """
 
     trained_tokens: int
@@ -128,29 +127,48 @@ class TrainingState:
 
     @classmethod
     def read(cls, index: TokenIndex) -> TrainingState:
-        """The state of an index; one that was never refreshed has no file."""
+        """Reads the state of an index.
+
+        Args:
+            index: The index.
+
+        Returns:
+            Its state. An index that was never refreshed has no file; its state is its own size and 0
+            refreshes.
+        """
         path = index.directory / STATE_FILE
         return cls(**json.loads(path.read_bytes())) if path.is_file() else cls(index.num_tokens, 0)
 
     @classmethod
     def of(cls, last: TokenIndex) -> TrainingState:
-        """The state of the version after `last`."""
+        """Returns the state of the version after `last`.
+
+        Args:
+            last: The last version.
+
+        Returns:
+            The same training, with one more refresh.
+        """
         state = cls.read(last)
         return cls(state.trained_tokens, state.refreshes + 1)
 
     def write(self, folder: Path) -> None:
-        """Writes the file."""
+        """Writes the state into the folder of an index.
+
+        Args:
+            folder: The folder of the index.
+        """
         (folder / STATE_FILE).write_text(json.dumps(dataclasses.asdict(self)))
 
 
 def drift(quantizer: TokenQuantizer, vectors: TokenVectors, stay: int, seed: int = 0) -> float:
-    """How much farther new tokens lie from the centres of their leaves than those that stayed.
+    """Returns how much farther new tokens are from the centres of their leaves than the tokens that stayed.
 
     Args:
         quantizer: The leaves.
-        vectors: Tokens that stayed, then new ones.
-        stay: How many stayed.
-        seed: Of the samples.
+        vectors: Vectors of the tokens that stayed, then of the new ones.
+        stay: Number of tokens that stayed.
+        seed: Seed of the samples.
 
     Returns:
         The ratio of mean squared distances, or 1 if there are too few new tokens to tell.
@@ -170,15 +188,15 @@ def drift(quantizer: TokenQuantizer, vectors: TokenVectors, stay: int, seed: int
 
 
 def advice(state: TrainingState, num_tokens: int, drift_ratio: float) -> str:
-    """Why new leaves should be trained, or "" if they need not be.
+    """Returns why new leaves should be trained.
 
     Args:
         state: What the leaves were trained on.
-        num_tokens: Tokens of the index now.
+        num_tokens: Number of tokens in the index now.
         drift_ratio: Mean squared distance of new tokens from their centres, divided by that of the others.
 
     Returns:
-        A phrase, or "".
+        A phrase, or "" if new leaves are not needed.
     """
     growth = num_tokens / state.trained_tokens
     if not 1 / GROWTH_LIMIT <= growth <= GROWTH_LIMIT:

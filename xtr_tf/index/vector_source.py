@@ -1,6 +1,6 @@
-"""Where token vectors come from: anything that yields them in blocks, in the order of the corpus.
+"""Sources of token vectors: anything that yields them in blocks, in the order of the corpus.
 
-Also what every index asks of them. Knows nothing of indexes or TensorFlow.
+Also the requirements of every index for its vectors. Knows nothing about indexes or TensorFlow.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ class VectorSource(Protocol):
     """Token vectors of a corpus that need not fit in memory.
 
     Attributes:
-        num_tokens: Vectors in all.
+        num_tokens: Number of all vectors.
         dim: Width of a vector.
-        encoder_fingerprint: What made them; queries must come from the same encoder.
+        encoder_fingerprint: Fingerprint of the encoder that made them. Queries must come from the same
+            encoder.
         document_offsets: `[documents + 1]` int64; tokens of document `i` are `[i]` to `[i + 1]`.
 
-    A source may have `pieces`, too, `[tokens]` integers: ids of the vocabulary, which are counted.
+    A source may also have `pieces`, `[tokens]` integers: ids in the vocabulary, to be counted.
     """
 
     num_tokens: int
@@ -35,22 +36,37 @@ class VectorSource(Protocol):
         ...
 
     def blocks(self, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yields `[tokens, dim]` float vectors and `[tokens]` document ordinals, in order."""
+        """Yields `[tokens, dim]` float vectors and `[tokens]` document ordinals, in order.
+
+        Args:
+            size: Maximum number of tokens per block.
+        """
         ...
 
     def take(self, tokens: np.ndarray) -> np.ndarray:
-        """Returns the vectors of some tokens, `[count, dim]` float32."""
+        """Returns the vectors of some tokens.
+
+        Args:
+            tokens: `[count]` integers, token ordinals.
+
+        Returns:
+            `[count, dim]` float32.
+        """
         ...
 
 
 class ArrayVectors:
-    """Token vectors in one NumPy array, in memory or mapped from a file.
+    """Token vectors in one NumPy array, in memory or memory-mapped.
 
     Args:
         vectors: `[tokens, dim]` float16 or float32.
         document_of_token: `[tokens]` integers, ascending from 0.
-        num_documents: Documents in all, more than the last ordinal where the last ones have no tokens.
-        encoder_fingerprint: What made the vectors.
+        num_documents: Number of all documents, if the last ones have no tokens; by default, the last ordinal
+            plus 1.
+        encoder_fingerprint: Fingerprint of the encoder that made the vectors.
+
+    Raises:
+        InputError: If the arrays have the wrong shape, type or order, or if `num_documents` is too small.
     """
 
     def __init__(
@@ -88,22 +104,43 @@ class ArrayVectors:
 
     @property
     def document_offsets(self) -> np.ndarray:
-        """`[documents + 1]` int64."""
+        """`[documents + 1]` int64; tokens of document `i` are `[i]` to `[i + 1]`."""
         return np.searchsorted(self._document_of_token, np.arange(self.num_documents + 1))
 
     def blocks(self, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yields float32 vectors and document ordinals, at most `size` tokens at a time."""
+        """Yields float32 vectors and document ordinals in order.
+
+        Args:
+            size: Maximum number of tokens per block.
+
+        Yields:
+            `[tokens, dim]` float32 vectors and `[tokens]` document ordinals.
+        """
         for start in range(0, self.num_tokens, size):
             rows = slice(start, start + size)
             yield self.vectors[rows].astype(np.float32), self._document_of_token[rows]
 
     def take(self, tokens: np.ndarray) -> np.ndarray:
-        """Returns the vectors of some tokens, `[count, dim]` float32."""
+        """Returns the vectors of some tokens.
+
+        Args:
+            tokens: `[count]` integers, token ordinals.
+
+        Returns:
+            `[count, dim]` float32.
+        """
         return self.vectors[tokens].astype(np.float32)
 
 
 def require_tokens(num_tokens: int) -> None:
-    """Raises `InputError` unless there is something to index."""
+    """Checks that there is something to index.
+
+    Args:
+        num_tokens: Number of tokens.
+
+    Raises:
+        InputError: If there are none.
+    """
     if not num_tokens:
         raise InputError(
             "An index needs at least one token; encode a corpus with text first. Received: 0 tokens."
@@ -111,6 +148,13 @@ def require_tokens(num_tokens: int) -> None:
 
 
 def require_finite(vectors: np.ndarray) -> None:
-    """Raises `InputError` unless all vectors are finite."""
+    """Checks that all vectors are finite.
+
+    Args:
+        vectors: `[tokens, dim]` floats.
+
+    Raises:
+        InputError: If a value is NaN or infinite.
+    """
     if not np.isfinite(vectors).all():
         raise InputError("Token vectors must be finite; encode the corpus again. Received: NaN or infinity.")
