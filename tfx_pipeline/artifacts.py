@@ -1,7 +1,7 @@
-"""What artifacts of this pipeline look like: types of its own, the encoder in a model, what blessings hold.
+"""The artifacts of this pipeline: its own types, the encoder in a model, and the content of blessings.
 
-Vertex asks for type names of the form `namespace.Type` and for no declared properties: what is worth
-recording goes into custom properties. Who blesses, and why, is in `blessing`.
+Vertex AI requires type names of the form `namespace.Type` and no declared properties, so everything worth
+recording goes into custom properties. `blessing` decides which models are blessed, and why.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class TokenIndexArtifact(Artifact):
 
 
 class DataGateArtifact(Artifact):
-    """Data that may be trained on and served: its statistics, which the next data are compared with."""
+    """Data that may be used for training and serving: the statistics that later data are compared with."""
 
     TYPE_NAME = "xtr.DataGate"
 
 
-#: All of them, for those who must find a type by its name.
+#: All types of this pipeline, to look one up by its name.
 OWN_TYPES = (TokenVectorsArtifact, TokenIndexArtifact, DataGateArtifact)
 
 
@@ -59,26 +59,34 @@ ENCODER_FOLDER = "encoder"
 
 
 def encoder_folder(model: Path) -> Path:
-    """The encoder's directory of a model artifact.
+    """Returns the directory of the encoder in a model artifact.
 
     Args:
-        model: The artifact's folder.
+        model: Folder of the artifact.
+
+    Returns:
+        The directory of the encoder.
 
     Raises:
-        InputError: There is none.
+        InputError: The artifact has no encoder.
     """
     return Path(_encoder_uri(str(model)))
 
 
 @contextmanager
 def local_encoder(uri: str) -> Iterator[Path]:
-    """Gives the encoder's directory of a model artifact, and fetches no more of a remote one than that.
+    """Provides a local directory with the encoder of a model artifact.
+
+    Only the encoder is downloaded from a remote artifact.
 
     Args:
-        uri: The artifact's folder, local or remote.
+        uri: Folder of the artifact, local or remote.
+
+    Yields:
+        The directory of the encoder.
 
     Raises:
-        InputError: There is none.
+        InputError: The artifact has no encoder.
     """
     with local_input(_encoder_uri(uri)) as folder:
         yield folder
@@ -94,7 +102,14 @@ def _encoder_uri(uri: str) -> str:
 
 
 def read_model_card(uri: str) -> dict[str, Any]:
-    """The card of an exported model's artifact, local or remote; nothing if it has none."""
+    """Reads the model card of an exported model.
+
+    Args:
+        uri: Folder of the model's artifact, local or remote.
+
+    Returns:
+        The card, or an empty dictionary if the model has none.
+    """
     path = posixpath.join(path_utils.serving_model_dir(uri), MODEL_CARD_FILE)
     if not tf.io.gfile.exists(path):
         return {}
@@ -107,18 +122,25 @@ _DOCUMENTS_FILE = "documents.txt.gz"
 
 
 def write_document_ids(model: Path, ids: Iterable[str]) -> None:
-    """Leaves in a model's artifact which documents it has, for those who compare it with a later one.
+    """Writes the ids of a model's documents into its artifact, so that a later model can be compared with it.
 
     Args:
-        model: The artifact's folder.
-        ids: Of its documents.
+        model: Folder of the artifact.
+        ids: Ids of the documents.
     """
     lines = "".join(f"{json.dumps(own)}\n" for own in ids)
     Path(model, _DOCUMENTS_FILE).write_bytes(gzip.compress(lines.encode(), mtime=0))
 
 
 def read_document_ids(uri: str) -> set[str] | None:
-    """What `write_document_ids` wrote; None for a model of before it did."""
+    """Reads the ids that `write_document_ids` wrote.
+
+    Args:
+        uri: Folder of the artifact, local or remote.
+
+    Returns:
+        Ids of the documents, or None if the model was exported before ids were written.
+    """
     path = posixpath.join(uri, _DOCUMENTS_FILE)
     if not fileio.exists(path):
         return None
@@ -132,11 +154,11 @@ def write_model_blessing(
     """Fills a `ModelBlessing`.
 
     Args:
-        blessing: The artifact.
+        blessing: The artifact to fill.
         blessed: Whether the model may be pushed.
-        reasons: Why (not), a sentence each.
-        model: Which was judged.
-        baseline: Which it was compared with, if any.
+        reasons: Why it may or may not be pushed, one sentence each.
+        model: The model that was judged.
+        baseline: The model that it was compared with, if any.
     """
     _write(blessing, _MODEL_FILES[blessed], blessed, reasons)
     blessing.set_string_custom_property(constants.ARTIFACT_PROPERTY_CURRENT_MODEL_URI_KEY, model.uri)
@@ -150,15 +172,15 @@ def write_infra_blessing(blessing: Artifact, blessed: bool, reasons: Sequence[st
     """Fills an `InfraBlessing`.
 
     Args:
-        blessing: The artifact.
+        blessing: The artifact to fill.
         blessed: Whether the model passed.
-        reasons: Sentences.
+        reasons: Why it passed or not, one sentence each.
     """
     _write(blessing, _INFRA_FILES[blessed], blessed, reasons)
 
 
 def refusals(blessing: Artifact) -> list[str]:
-    """Why a model was not blessed, a sentence each; nothing if it was."""
+    """Returns why a model was not blessed, one sentence per reason. The list is empty if it was blessed."""
     if blessing.get_int_custom_property(constants.ARTIFACT_PROPERTY_BLESSED_KEY):
         return []
     return list(blessing.get_string_custom_property(REASONS).splitlines())

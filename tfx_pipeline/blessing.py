@@ -1,7 +1,8 @@
-"""Who decides that a model is blessed: `judge`, from the figures of a report and the configured thresholds.
+"""Decides whether a model is blessed: `judge` compares the figures of a report with the thresholds.
 
-`RetrievalEvaluator` measures, asks `judge`, and refuses besides what `ServingValidator` refused
-(`components/serving_smoke_test.py` decides that); Pusher pushes what both have blessed. Knows nothing of TFX.
+`RetrievalEvaluator` measures and calls `judge`. It also refuses models that `ServingValidator` refused
+(`components/serving_smoke_test.py` decides that). Pusher pushes models that both have blessed. This file
+knows nothing of TFX.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ _ROUNDING = 1e-9
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """Whether a model is good enough.
+    """The decision whether a model is good enough.
 
     Attributes:
-        blessed: Whether it is.
-        reasons: Why (not), a sentence each.
-        averages: Of the model (`xtr`) and of what it was compared with, over languages.
-        languages: The model's figure by language.
+        blessed: Whether the model is good enough.
+        reasons: Reasons for the decision, one sentence each.
+        averages: Average over languages of the model (`xtr`) and of each system it was compared with.
+        languages: Figure of the model by language.
     """
 
     blessed: bool
@@ -35,27 +36,27 @@ class Verdict:
     languages: Mapping[str, float]
 
     def refused(self, reason: str) -> Verdict:
-        """The same figures, but not blessed for a reason that is none of theirs."""
+        """Returns the same figures, not blessed, with a reason that does not come from the figures."""
         return dataclasses.replace(self, blessed=False, reasons=(*self.reasons, reason))
 
     def noted(self, remark: str) -> Verdict:
-        """The same verdict with something that those who read it should know."""
+        """Returns the same verdict with a remark for its readers."""
         return dataclasses.replace(self, reasons=(*self.reasons, remark))
 
 
 def judge(report: Mapping[str, Any], settings: QualitySettings) -> Verdict:
-    """Compares a report's figures with the thresholds.
+    """Compares the figures of a report with the thresholds.
 
     Args:
-        report: What `xtr_tf.evaluation.report.content.build_content` made.
-        settings: The thresholds.
+        report: Report content from `xtr_tf.evaluation.report.content.build_content`.
+        settings: Thresholds.
 
     Returns:
         Whether the model is blessed, with reasons.
     """
     figures = _figures_of_languages(report, settings.metric)
     averages = {system: float(np.mean(list(values.values()))) for system, values in figures.items()}
-    # What the model answers by default, which may be more than XTR.
+    # The system that the model answers with by default. It may be more than XTR.
     served = report.get("served", "xtr")
     averages["xtr"] = averages[served]
     failures = [*_too_low(figures[served], averages[served], settings)]
@@ -66,7 +67,7 @@ def judge(report: Mapping[str, Any], settings: QualitySettings) -> Verdict:
 
 
 def _figures_of_languages(report: Mapping[str, Any], metric: str) -> dict[str, dict[str, float]]:
-    """Figures by system, then by language."""
+    """Returns the figures by system, then by language."""
     found: dict[str, dict[str, float]] = {}
     for row in report["languages"]:
         for system, figures in row["figures"].items():
@@ -92,7 +93,7 @@ def _too_low(languages: Mapping[str, float], average: float, settings: QualitySe
 
 
 def _dropped(report: Mapping[str, Any], settings: QualitySettings) -> list[str]:
-    """Falls beyond a margin that are no matter of chance: the whole 95% interval lies below zero."""
+    """Describes significant drops beyond a margin: the whole 95% interval lies below zero."""
     (against,) = (own for own in report["comparisons"] if own["other"] == "baseline")
     shared = against["shared_documents"]
     where = "" if shared is None else f" on the {shared:,} documents that both have"

@@ -1,6 +1,6 @@
-"""`xtr-tf pipeline`: run the TFX pipeline here, compile it for Vertex AI, and look at what it did.
+"""`xtr-tf pipeline`: run the TFX pipeline on this machine, compile it for Vertex AI, and inspect its runs.
 
-Importing this file must not import TFX: a command imports what it needs when it runs.
+Importing this file must not import TFX. Each command imports what it needs when it runs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def register(parent: typer.Typer) -> None:
 
 
 class Dag(str, Enum):
-    """The entry DAGs."""
+    """DAGs that can be run."""
 
     full = "full"
     refresh = "refresh"
@@ -63,7 +63,7 @@ def run(
         from tfx_pipeline.preflight import check, metadata_file
         from tfx_pipeline.unchanged import find_unchanged
         from tfx_pipeline.withdrawal import note_moved_directories
-    # Before TFX is imported, which takes longer than to look whether there is anything to do.
+    # Before importing TFX, which takes longer than finding out whether there is anything to do.
     check(settings, dag.value)
     for note in note_moved_directories(settings, metadata_file(settings)):
         typer.echo(note)
@@ -168,7 +168,7 @@ def rollback(
 
 @contextmanager
 def _nobody_runs(settings: PipelineConfig) -> Iterator[None]:
-    """Holds the pipeline's root meanwhile."""
+    """Holds the lock on the pipeline's root, so that no run can start."""
     from tfx_pipeline.config import absolute
     from tfx_pipeline.runners.local_output import run_lock
 
@@ -177,7 +177,12 @@ def _nobody_runs(settings: PipelineConfig) -> Iterator[None]:
 
 
 def print_summary(config: PipelineConfig, outcome: Outcome) -> None:
-    """Prints the summary of a run."""
+    """Prints the summary of a run.
+
+    Args:
+        config: Configuration of the pipeline.
+        outcome: Result of the run.
+    """
     console = Console(highlight=False, soft_wrap=True)
     console.print()
     if outcome.pushed:
@@ -193,7 +198,7 @@ def print_summary(config: PipelineConfig, outcome: Outcome) -> None:
 
 
 def _served(folder: Path) -> str:
-    """What a server is told to serve."""
+    """Returns the options that make a server serve the folder."""
     from xtr_tf.retriever.collection_file import COLLECTION_FILE, read_collection
 
     if not (folder / COLLECTION_FILE).is_file():
@@ -204,13 +209,13 @@ def _served(folder: Path) -> str:
 
 
 def _relative(path: str) -> str:
-    """A path as short as it can be typed here."""
+    """Returns a path relative to the current folder, if it lies below it."""
     place = Path(path)
     return str(place.relative_to(Path.cwd())) if place.is_relative_to(Path.cwd()) else path
 
 
 class Runner(str, Enum):
-    """What a pipeline can be compiled for."""
+    """Platforms that a pipeline can be compiled for."""
 
     vertex = "vertex"
 

@@ -1,6 +1,6 @@
-"""`xtr-tf pipeline status` and `lineage`: what runs have recorded, and what is in production.
+"""`xtr-tf pipeline status` and `lineage`: what the runs recorded, and what is in production.
 
-Importing this file must not import TFX: a command imports what it needs when it runs.
+Importing this file must not import TFX. Each command imports what it needs when it runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,18 @@ ConfigOption = Annotated[
 
 
 def load_settings(config: Path | None, overrides: list[str]) -> PipelineConfig:
-    """Reads a pipeline's configuration; shared by the commands of this group."""
+    """Reads the configuration of a pipeline. The commands of this group share it.
+
+    Args:
+        config: YAML file, or None for the defaults.
+        overrides: Overrides such as `run.training.steps=20`.
+
+    Returns:
+        The configuration.
+
+    Raises:
+        InputError: The file, a key or a value cannot be used.
+    """
     from tfx_pipeline.config import load_pipeline_config
 
     return load_pipeline_config(config, overrides)
@@ -98,7 +109,7 @@ def _open(config: Path | None, root: Path | None, overrides: list[str]) -> Linea
 
 
 def _print_vertex(console: Console, settings: PipelineConfig, last: int) -> None:
-    """What Vertex AI recorded of the runs; artifacts and blessings are shown by its console."""
+    """Prints the runs that Vertex AI recorded. Its console shows artifacts and blessings."""
     with needs_extra("The pipeline", "pipeline"):
         from tfx_pipeline.vertex_records import recorded_runs
     runs = recorded_runs(settings.vertex, settings.name, last)
@@ -126,7 +137,7 @@ def _console() -> Console:
 
 
 def _when(run_id: str) -> str:
-    """A run's id is the time it began."""
+    """Formats the id of a run, which is the time it began."""
     try:
         return dt.datetime.fromisoformat(run_id).strftime("%Y-%m-%d %H:%M:%S")
     except ValueError:
@@ -141,7 +152,7 @@ def _print_components(console: Console, run: RunRecord) -> None:
 
 
 def _print_production(console: Console, lineage: Lineage, settings: PipelineConfig | None) -> None:
-    """What the directory holds, not what was pushed once."""
+    """Prints what the directory contains now, which may differ from what was pushed."""
     from tfx_pipeline.withdrawal import newest_present, pushed_versions
 
     versions = pushed_versions(lineage)

@@ -1,7 +1,8 @@
-"""Which code a component runs, so that what it made before is not mistaken for what it would make now.
+"""Identifies the code of a component, so that cached results of other code are not used.
 
-A component depends on the rooms that it imports and those below them (the layers that import-linter checks),
-and on its own file here. A change elsewhere, such as in the server, trains nothing again. Imports no TFX.
+A component depends on the rooms that it imports, on those below them (the layers that import-linter
+checks), and on its own file here. A change elsewhere, such as in the server, does not repeat the training.
+This file does not import TFX.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _ROOMS: dict[str, tuple[str, ...]] = {
     "ServingValidator": _RETRIEVER,
     "RetrievalEvaluator": (*_RETRIEVER, "evaluation"),
 }
-#: What each runs of this package, and of `serving`.
+#: Files and folders of this package and of `serving` that each component runs.
 _OWN: dict[str, tuple[str, ...]] = {
     "TrainingGen": ("tfx_pipeline/data",),
     "CorpusGen": ("tfx_pipeline/data",),
@@ -61,21 +62,21 @@ _OWN: dict[str, tuple[str, ...]] = {
         "tfx_pipeline/data/splits.py",
     ),
 }
-#: The components of ours whose results depend on our code.
+#: Our components whose results depend on our code.
 COMPONENTS = tuple(_ROOMS)
 
 _SOURCES = Path(__file__).resolve().parents[1]
 
 
 def code_of(component: str, sources: Path = _SOURCES) -> str:
-    """A hash of what a component runs: our sources, and the versions of the packages below them.
+    """Hashes the code that a component runs: our sources and the versions of the packages below them.
 
     Args:
         component: One of `COMPONENTS`.
-        sources: The folder that holds the packages.
+        sources: Folder that contains the packages.
 
     Returns:
-        A hash in hexadecimal.
+        The hash in hexadecimal.
     """
     digest = hashlib.sha256(repr(sorted(installed_versions().items())).encode())
     for place in (*(f"xtr_tf/{room}" for room in _ROOMS[component]), *_OWN[component]):

@@ -1,6 +1,6 @@
-"""The configuration of a pipeline: what a YAML file may say, section by section, and what is refused.
+"""The configuration of a pipeline: the sections and keys of its YAML file, and their validation.
 
-No TFX and no TensorFlow: a configuration is read, checked and shown without importing either.
+Imports neither TFX nor TensorFlow: reading, checking and showing a configuration needs neither.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ class GateSettings:
     """Thresholds of `DataGate`.
 
     Attributes:
-        training_drift: By how much the share of one language among training queries may differ from
-            the last data that passed, such as 0.1 for ten percentage points.
-        corpus_drift: The same for documents of the corpus.
-        min_examples_per_language: A language of the schema that has fewer in a split has vanished.
-        max_missing_positives: Which share of a split's judgements may name documents that are not in the
-            corpus (any more). Up to it they are reported, and the evaluation leaves them out.
+        training_drift: Maximum change in the share of a language among training queries, compared with the
+            last data that passed, such as 0.1 for ten percentage points.
+        corpus_drift: Maximum change in the share of a language among the documents of the corpus.
+        min_examples_per_language: Minimum number of examples per language of the schema and split. A language
+            with fewer has vanished.
+        max_missing_positives: Maximum share of a split's judgements that may name documents that are not, or
+            no longer, in the corpus. Up to this share they are reported, and the evaluation leaves them out.
     """
 
     training_drift: float = 0.1
@@ -60,23 +61,23 @@ class GateSettings:
 class QualitySettings:
     """Thresholds of `RetrievalEvaluator`, and how it measures.
 
-    Figures are in [0, 1]. The average is over languages, each counting the same.
+    Figures are in [0, 1]. The average is over languages, all with the same weight.
 
     Attributes:
-        metric: What the thresholds are about, one of `xtr_tf.evaluation.metrics.JUDGED_METRICS`.
-        min_average: The average must reach this.
-        min_per_language: Every language must reach this.
-        max_average_drop: By how much the average may be below the latest blessed model's, on the documents
-            that both have. A fall counts only if chance does not explain it: if the whole 95% interval of
-            the paired bootstrap over queries lies below zero.
-        max_language_drop: The same for any one language.
-        k_prime: Tokens that each query token retrieves; 0 leaves it to the model, as production does.
-        max_queries: Queries measured; 0 means all.
-        exact_queries: Queries that are also searched exactly, to show what the index costs.
-        bm25: Whether BM25 is measured as well.
-        bm25_documents: Most documents of a corpus that BM25 is measured on: it indexes all of them in memory,
-            twice. A larger corpus is measured without it, and the reasons of the blessing say so. Of its
-            documents only ids are held in memory.
+        metric: Metric of the thresholds, one of `xtr_tf.evaluation.metrics.JUDGED_METRICS`.
+        min_average: Minimum of the average.
+        min_per_language: Minimum for every language.
+        max_average_drop: Maximum drop of the average compared with the latest blessed model, on the documents
+            that both have. Only a significant drop counts: the whole 95% interval of the paired bootstrap
+            over queries must lie below zero.
+        max_language_drop: Maximum drop of a single language, by the same comparison.
+        k_prime: Tokens that each query token retrieves. 0 uses the model's default, as production does.
+        max_queries: Number of queries to measure. 0 measures all.
+        exact_queries: Number of queries that are also searched exactly, to show the loss caused by the index.
+        bm25: Whether to measure BM25 as well.
+        bm25_documents: Maximum size of a corpus on which BM25 is measured, because it indexes all documents
+            in memory, twice. A larger corpus is measured without it, and the reasons of the blessing say so.
+            Of its documents, only ids are kept in memory.
     """
 
     metric: str = "nDCG@10"
@@ -108,13 +109,13 @@ class QualitySettings:
 
 @dataclasses.dataclass(frozen=True)
 class ServingCheckSettings:
-    """Bounds of `ServingValidator`.
+    """Limits of `ServingValidator`.
 
     Attributes:
-        latency_ms: What a single query may take, at the quantile below.
-        latency_quantile: Such as 0.95: that many of the queries must be within it.
-        rounds: How often every warm-up query is asked while latency is measured.
-        load_timeout_seconds: Within which the server must have loaded the model.
+        latency_ms: Maximum latency of a single query in milliseconds, at `latency_quantile`.
+        latency_quantile: Share of the queries that must be within `latency_ms`, such as 0.95.
+        rounds: Number of times every warm-up query is sent while latency is measured.
+        load_timeout_seconds: Time in seconds within which the server must have loaded the model.
     """
 
     latency_ms: float = 500.0
@@ -138,15 +139,15 @@ class ServingCheckSettings:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingDataConfig:
-    """Where judged queries come from.
+    """The source of judged queries.
 
     Attributes:
-        folder: The input's folder, local or such as `gs://bucket/data`.
-        train: Pattern of the files trained on, relative to the folder: JSONL or TSV, or
-            `qrels/train.tsv` of a BEIR folder; `{SPAN}` and `{VERSION}` take the latest.
-        eval: The same for the queries that models are judged by.
+        folder: Folder of the input, local or such as `gs://bucket/data`.
+        train: Pattern of the training files, relative to the folder: JSONL or TSV, or `qrels/train.tsv` of a
+            BEIR folder. `{SPAN}` and `{VERSION}` select the latest.
+        eval: Pattern of the files with the queries that models are judged by.
         format: `text`, or `tfrecord` for examples that an earlier pipeline wrote.
-        schema: Folder of the curated schema; empty takes the one in this package, or that below
+        schema: Folder of the curated schema. If empty, the schema of this package is used, or the one below
             the pipeline's root if the root is remote.
     """
 
@@ -159,15 +160,16 @@ class TrainingDataConfig:
 
 @dataclasses.dataclass(frozen=True)
 class CorpusConfig:
-    """Where documents come from, and how they become vectors.
+    """The source of documents, and how they are encoded.
 
     Attributes:
-        folder: The input's folder, local or such as `gs://bucket/data`.
-        files: Pattern of the files, relative to the folder; `{SPAN}` and `{VERSION}` take the latest.
+        folder: Folder of the input, local or such as `gs://bucket/data`.
+        files: Pattern of the files, relative to the folder. `{SPAN}` and `{VERSION}` select the latest.
         format: `text` (JSONL, TSV, Parquet), or `tfrecord`.
-        schema: As of the training data.
-        shard_characters: Text of a shard, the unit of work and of resuming.
-        encoding: How documents are cut, stored and pruned.
+        schema: Folder of the curated schema. If empty, the schema of this package is used, or the one below
+            the pipeline's root if the root is remote.
+        shard_characters: Characters of text per shard, the unit of work and of resuming.
+        encoding: How documents are split, stored and pruned.
     """
 
     folder: str = ""
@@ -185,12 +187,12 @@ class CorpusConfig:
 
 @dataclasses.dataclass(frozen=True)
 class PartitionedIndexConfig(IndexConfig):
-    """How vectors are kept and searched, and how many of them one model holds.
+    """How vectors are stored and searched, and how many of them one model contains.
 
     Attributes:
-        tokens_per_partition: Most tokens of one model, about; a corpus with more becomes a collection of
-            models that hold about the same number each and answer as one. See `docs/how-to/partitions.md`
-            for the memory that a token takes.
+        tokens_per_partition: Approximate maximum of tokens per model. A corpus with more becomes a collection
+            of models of about the same size that answer as one. See `docs/how-to/partitions.md` for the
+            memory per token.
     """
 
     tokens_per_partition: int = 150_000_000
@@ -202,7 +204,7 @@ class PartitionedIndexConfig(IndexConfig):
 
     @property
     def of_index(self) -> IndexConfig:
-        """What the index itself is made by, which does not depend on how it is exported."""
+        """Settings of the index itself, which do not depend on how it is exported."""
         return IndexConfig(
             **{field.name: getattr(self, field.name) for field in dataclasses.fields(IndexConfig)}
         )
@@ -213,8 +215,8 @@ class MiningConfig(MiningSettings):
     """Hard negatives that are found before training.
 
     Attributes:
-        ranker: Who ranks: `none` for no mining, BM25 over `words` or `ngrams`, or `latest`, the latest
-            blessed model (BM25 over n-grams before there is one). All documents are held in memory.
+        ranker: Ranker of the documents: `none` for no mining, BM25 over `words` or `ngrams`, or `latest`, the
+            latest blessed model (BM25 over n-grams until there is one). All documents are kept in memory.
     """
 
     ranker: Literal["none", "words", "ngrams", "latest"] = "none"
@@ -222,33 +224,32 @@ class MiningConfig(MiningSettings):
 
 @dataclasses.dataclass(frozen=True)
 class PipelineConfig:
-    """The whole configuration of a pipeline, as one YAML file holds it.
+    """The whole configuration of a pipeline, as in one YAML file.
 
     Attributes:
-        name: Of the pipeline; the full and the refresh DAG share it, and with it metadata and cache.
+        name: Name of the pipeline. The full and the refresh DAG share it, and with it metadata and cache.
         root: Folder of artifacts, metadata and logs, local or such as `gs://bucket/pipeline`.
-        push_directory: Folder that versions are pushed to, a model's base directory for servers;
-            empty takes `serving` below the root.
-        model_name: What requests call the model.
-        warm_start: What training starts from: `configured` (`run.training.initial_encoder`, or
-            random weights without it), or `latest`, the latest blessed model where there is one.
-        beam_args: Options of Beam as on a command line. With a runner among them, such as
-            `--runner=DataflowRunner`, its workers encode the corpus, too, and index it where they see the
+        push_directory: Folder that versions are pushed to, a model's base directory for servers. If empty,
+            `serving` below the root.
+        model_name: Name of the model in requests.
+        warm_start: What training starts from: `configured` (`run.training.initial_encoder`, or random weights
+            without it), or `latest`, the latest blessed model if there is one.
+        beam_args: Options of Beam as on a command line. If they name a runner, such as
+            `--runner=DataflowRunner`, its workers also encode the corpus. They also index it if they see the
             pipeline's root as this machine does.
         training_data: Judged queries.
         corpus: Documents.
-        mining: Hard negatives found before training, for `run.data.hard_negatives`; none by default.
-        run: Tokenizer, encoder, loss and training, as for `xtr-tf train`; where the data come from
-            is not its business here.
-        index: How vectors are kept and searched, and how many one model holds.
-        search: Parameters of requests that name none.
-        choose_alpha: Whether `search.alpha` is chosen on a third of the split `eval`, by which the model is
-            not judged then; needs `index.lexical`.
-        store_text: What the model returns of texts: `none`, `snippet` (where the query matched) or `full`.
-        gate: What the data gate tolerates.
-        quality: What a model must reach to be blessed.
-        serving_check: What it must do under a server.
-        vertex: Where and on what it runs in Vertex AI; a local run ignores it.
+        mining: Hard negatives found before training, for `run.data.hard_negatives`. None by default.
+        run: Tokenizer, encoder, loss and training, as for `xtr-tf train`, but without the sources of data.
+        index: How vectors are stored and searched, and how many of them one model contains.
+        search: Default parameters of requests.
+        choose_alpha: Whether to choose `search.alpha` on a third of the split `eval`. The model is then
+            judged on the other two thirds. Needs `index.lexical`.
+        store_text: Texts that the model returns: `none`, `snippet` (where the query matched) or `full`.
+        gate: Thresholds of the data gate.
+        quality: Thresholds that a model must reach to be blessed.
+        serving_check: Requirements on the model under a server.
+        vertex: Where and on which machines the pipeline runs in Vertex AI. Local runs ignore it.
     """
 
     name: str = "xtr"
@@ -294,23 +295,30 @@ class PipelineConfig:
 
     @property
     def serving_folder(self) -> str:
-        """Where versions are pushed."""
+        """Folder that versions are pushed to."""
         return absolute(self.push_directory or posixpath.join(self.root, "serving"))
 
     @property
     def work_folder(self) -> str:
-        """Where unfinished work lies, so that a run that was killed goes on."""
+        """Folder of unfinished work, so that a run that was killed can continue."""
         return absolute(posixpath.join(self.root, "work"))
 
     @property
     def vocabulary(self) -> str:
-        """The SentencePiece file: the configured one, or that of the encoder training starts from."""
+        """The SentencePiece file: the configured one, or that of the encoder that training starts from."""
         initial = self.run.training.initial_encoder
         model = self.run.tokenizer.model or (posixpath.join(initial, TOKENIZER_FILE) if initial else "")
         return absolute(model) if model else ""
 
     def schema_folder(self, kind: Literal["training", "corpus"]) -> str:
-        """The folder of a curated schema."""
+        """Returns the folder of a curated schema.
+
+        Args:
+            kind: `training` for judged queries, or `corpus` for documents.
+
+        Returns:
+            The folder, local or remote.
+        """
         given = self.training_data.schema if kind == "training" else self.corpus.schema
         if given:
             return absolute(given)
@@ -321,8 +329,8 @@ def load_pipeline_config(path: str | Path | None, overrides: Sequence[str] = ())
     """Reads a pipeline's configuration from a YAML file and `key=value` overrides.
 
     Args:
-        path: Of the file; the defaults if None.
-        overrides: Such as `run.training.steps=20`.
+        path: The YAML file, or None for the defaults.
+        overrides: Overrides such as `run.training.steps=20`.
 
     Returns:
         The configuration.
@@ -337,22 +345,29 @@ def load_pipeline_config(path: str | Path | None, overrides: Sequence[str] = ())
 
 
 def settings_to_json(settings: Any) -> str:
-    """A section as a component's execution property holds it; equal ones are equal text, for caching."""
+    """Converts a section to the text of a component's execution property.
+
+    Args:
+        settings: The settings.
+
+    Returns:
+        JSON. Equal settings give equal text, as caching requires.
+    """
     return json.dumps(to_mapping(settings), sort_keys=True)
 
 
 def settings_from_json(section: type[Settings], text: str | None) -> Settings:
-    """The inverse of `settings_to_json`.
+    """Converts the text of `settings_to_json` back to settings.
 
     Args:
         section: The settings class.
-        text: JSON; empty or None gives the defaults.
+        text: JSON. Empty or None gives the defaults.
 
     Returns:
         The settings.
 
     Raises:
-        InputError: The text is not such an object, or has unknown keys.
+        InputError: The text is not a JSON object, or has unknown keys.
     """
     try:
         content = json.loads(text or "{}")
@@ -366,10 +381,10 @@ def settings_from_json(section: type[Settings], text: str | None) -> Settings:
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path is another file system's, such as `gs://bucket/folder`."""
+    """Returns whether a path is on another file system, such as `gs://bucket/folder`."""
     return "://" in path
 
 
 def absolute(path: str) -> str:
-    """A local path made absolute; a remote one as it is."""
+    """Makes a local path absolute. Returns a remote one unchanged."""
     return path if is_remote(path) else str(Path(path).resolve())

@@ -1,6 +1,6 @@
-"""Hashes of files here and on object storage, so that a cache sees what was edited in place.
+"""Hashes of local files and of files on object storage, so that a cache notices edits in place.
 
-TensorFlow, which knows other file systems, is imported for remote files only. Knows nothing of TFX.
+Imports TensorFlow, which supports other file systems, only for remote files. Knows nothing of TFX.
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ _MACHINE = Path("/sys/class/dmi/id/product_name")
 
 
 def content_hash(path: str) -> str:
-    """SHA-256 of a file; empty if it is absent, or on Google's storage and nobody is logged in to read it."""
+    """Hashes a file.
+
+    Args:
+        path: The file, local or remote.
+
+    Returns:
+        SHA-256 in hexadecimal. Empty if the file does not exist, or if it is on Google's storage and nobody
+        is logged in.
+    """
     if not is_remote(path):
         file = Path(path)
         return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
@@ -32,9 +40,9 @@ def content_hash(path: str) -> str:
 
 
 def has_google_account() -> bool:
-    """Whether Google's libraries would find somebody to ask as, by looking at files only.
+    """Returns whether Google's libraries would find credentials. Looks only at files.
 
-    Asking themselves takes them minutes where there is no network, and jobs are compiled there, too.
+    The libraries themselves would take minutes to answer without a network, and jobs are also compiled there.
     """
     named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
     if named:

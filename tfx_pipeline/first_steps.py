@@ -1,6 +1,6 @@
-"""`xtr-tf pipeline init`: from your own files to a pipeline that can run: schemas, a split, a configuration.
+"""`xtr-tf pipeline init`: writes what a pipeline for your own files needs: schemas, a split, a configuration.
 
-The schemas are inferred by TensorFlow Data Validation from all records, and then are the user's to edit.
+TensorFlow Data Validation infers the schemas from all records. Users can then edit them.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from xtr_tf.files import write_atomically
 from xtr_tf.progress import track
 
 CONFIG_FILE = "pipeline.yaml"
-# Of the queries of one file, those that models are judged by.
+# Share of the queries of a file that models are judged by.
 _EVAL_SHARE = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
 class Started:
-    """What `init` made.
+    """Result of `init`.
 
     Attributes:
-        config: The configuration.
-        languages: Of the corpus and of the queries, as their schemas list them.
-        files: Everything that was written.
+        config: File of the configuration.
+        languages: Languages of the corpus and of the queries, as their schemas list them.
+        files: All files that were written.
     """
 
     config: Path
@@ -58,17 +58,17 @@ def start_pipeline(
     """Writes schemas and a commented configuration.
 
     Args:
-        folder: To write into; must not have a configuration yet.
+        folder: Folder to write into. Must not have a configuration yet.
         corpus: A file of documents, or a BEIR folder.
         training: Judged queries: a JSONL or TSV file, or a BEIR folder.
-        eval_: Further judged queries that models are judged by; a tenth of `training` if None.
-        encoder: What training starts from, if anything.
+        eval_: More judged queries that models are judged by. None takes a tenth of `training`.
+        encoder: Encoder that training starts from. None starts from random weights.
 
     Returns:
-        What was written, and the languages that were found.
+        The files that were written, and the languages that were found.
 
     Raises:
-        InputError: A file is not what it should be, or the folder has a configuration.
+        InputError: A file is missing or has the wrong content, or the folder already has a configuration.
     """
     config = folder / CONFIG_FILE
     if config.exists():
@@ -138,7 +138,7 @@ def _split(training: Path, data: Path) -> Path:
         groups.setdefault(str(record.get("language", "")), []).append((order, line))
     parts: dict[str, list[str]] = {"eval": [], "train": []}
     for rows in groups.values():
-        # The same query twice must not be on both sides.
+        # The same query must not be on both sides.
         for place, order in enumerate(sorted({order for order, _ in rows})):
             aside = place < max(1, round(_EVAL_SHARE * len(rows)))
             parts["eval" if aside else "train"] += [line for own, line in rows if own == order]
@@ -165,7 +165,7 @@ def _queries(inputs: _Inputs) -> Iterator[bytes]:
 
 
 def _infer(records: Iterable[bytes], kind: Literal["training", "corpus"]) -> tuple[str, list[str]]:
-    """A schema of serialised examples, and its languages."""
+    """Infers a schema from serialised examples, and returns it with its languages."""
     import tensorflow as tf
     import tensorflow_data_validation as tfdv
 
@@ -190,10 +190,10 @@ def _infer(records: Iterable[bytes], kind: Literal["training", "corpus"]) -> tup
     }
     for feature in schema.feature:
         if feature.name != "language":
-            # Texts and ids that happen to be few are no closed list.
+            # A small number of texts or ids is not a closed list.
             feature.ClearField("domain")
         if feature.name not in required:
-            # Titles, say: documents that happen to have them all are followed by some that do not.
+            # All documents so far may have titles, for example, and later ones may not.
             feature.ClearField("presence")
     schema.ClearField("string_domain")
     (language,) = (feature for feature in schema.feature if feature.name == "language")

@@ -1,7 +1,6 @@
 """Reads the metadata store: which runs there were, and what a model was made from.
 
-Only ML Metadata is imported, not TFX, so that these questions are answered in a second. Never
-writes.
+Imports only ML Metadata, not TFX, so that the answers take a second. Never writes.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ _INPUT_EVENTS = (mlmd.Event.INPUT, mlmd.Event.DECLARED_INPUT)
 
 @dataclasses.dataclass(frozen=True)
 class ArtifactRecord:
-    """An artifact as the store knows it.
+    """An artifact in the store.
 
     Attributes:
-        id: In the store.
+        id: Id in the store.
         type: Name of its type, such as `Model`.
-        uri: Where it is.
-        producer: Id of the component that made it, empty for an imported one.
+        uri: Folder of the artifact.
+        producer: Id of the component that made it. Empty for an imported artifact.
         properties: Declared and custom properties together.
         depth: Steps upstream of the artifact that was asked for.
     """
@@ -47,7 +46,14 @@ class ArtifactRecord:
 
 @dataclasses.dataclass(frozen=True)
 class ComponentRecord:
-    """One execution of a component."""
+    """One execution of a component.
+
+    Attributes:
+        component: Id of the component.
+        state: Name of the state, such as `COMPLETE`, `CACHED` or `FAILED`.
+        started: Time when it began.
+        seconds: Duration.
+    """
 
     component: str
     state: str
@@ -57,14 +63,19 @@ class ComponentRecord:
 
 @dataclasses.dataclass(frozen=True)
 class RunRecord:
-    """One run of the pipeline, its components in the order they began."""
+    """One run of the pipeline.
+
+    Attributes:
+        run_id: Id of the run.
+        components: Executions of its components in the order they began.
+    """
 
     run_id: str
     components: tuple[ComponentRecord, ...]
 
     @property
     def state(self) -> str:
-        """`complete`, `failed`, or `interrupted` if a component neither ended nor failed."""
+        """`complete`, `failed`, or `interrupted` if a component has neither finished nor failed."""
         states = {component.state for component in self.components}
         if "FAILED" in states:
             return "failed"
@@ -75,7 +86,10 @@ class Lineage:
     """Answers questions about the runs recorded in a sqlite metadata store.
 
     Args:
-        database: The store's file.
+        database: File of the store.
+
+    Raises:
+        InputError: The file does not exist.
 
     Example:
     ```python
@@ -96,7 +110,7 @@ class Lineage:
         self._artifact_types = {t.id: t.name for t in self._store.get_artifact_types()}
 
     def runs(self) -> list[RunRecord]:
-        """All runs, the newest last."""
+        """Returns all runs, the newest last."""
         runs = []
         for context in self._store.get_contexts_by_type("pipeline_run"):
             executions = self._store.get_executions_by_context(context.id)
@@ -105,13 +119,13 @@ class Lineage:
         return sorted(runs, key=lambda run: run.run_id)
 
     def artifacts(self, type_name: str) -> list[ArtifactRecord]:
-        """All live artifacts of a type, the newest last."""
+        """Returns all live artifacts of a type, the newest last."""
         found = self._store.get_artifacts_by_type(type_name)
         live = [artifact for artifact in found if artifact.state == mlmd.Artifact.LIVE]
         return [self._artifact(artifact) for artifact in sorted(live, key=lambda a: a.id)]
 
     def latest_blessed_model(self) -> ArtifactRecord | None:
-        """What `LatestBlessedModelStrategy` gives to a run: the newest model with a blessing that holds."""
+        """Returns the newest model whose blessing holds, as `LatestBlessedModelStrategy` does in a run."""
         blessed = {
             int(blessing.properties.get("current_model_id", 0))
             for blessing in self.artifacts("ModelBlessing")
@@ -121,13 +135,23 @@ class Lineage:
         return models[-1] if models else None
 
     def outputs(self, execution_id: int) -> list[ArtifactRecord]:
-        """What an execution gave, made by it or taken from the cache."""
+        """Returns the outputs of an execution, whether it made them or took them from the cache."""
         events = self._store.get_events_by_execution_ids([execution_id])
         ids = [event.artifact_id for event in events if event.type in _OUTPUT_EVENTS]
         return [self._artifact(artifact) for artifact in self._store.get_artifacts_by_id(ids)]
 
     def find(self, path: str) -> ArtifactRecord:
-        """The artifact whose folder, or pushed folder, is `path`."""
+        """Finds the artifact with a folder, or with a pushed folder.
+
+        Args:
+            path: The folder.
+
+        Returns:
+            The newest such artifact.
+
+        Raises:
+            InputError: No run recorded an artifact there.
+        """
         wanted = path.rstrip("/")
         for artifact in reversed(self._store.get_artifacts()):
             record = self._artifact(artifact)
@@ -139,7 +163,7 @@ class Lineage:
         )
 
     def upstream(self, artifact: ArtifactRecord) -> list[ArtifactRecord]:
-        """Everything that `artifact` was made from, nearest first, without repetitions."""
+        """Returns everything that `artifact` was made from, nearest first, without repetitions."""
         seen = {artifact.id}
         found: list[ArtifactRecord] = []
         frontier = [artifact.id]
@@ -159,11 +183,11 @@ class Lineage:
         return found
 
     def inputs(self, artifact: ArtifactRecord, key: str) -> list[ArtifactRecord]:
-        """What the maker of `artifact` was given under a key, such as `model`.
+        """Returns the inputs of the execution that made `artifact`, by their key, such as `model`.
 
         Args:
             artifact: The artifact.
-            key: Of the component's input.
+            key: Key of the component's input.
 
         Returns:
             The artifacts.
@@ -172,11 +196,11 @@ class Lineage:
         return self._artifacts_of(makers, _INPUT_EVENTS, key)
 
     def results(self, artifact: ArtifactRecord, key: str) -> list[ArtifactRecord]:
-        """What was made by those that were given `artifact` under a key, the newest last.
+        """Returns the outputs of all executions that had `artifact` as an input, the newest last.
 
         Args:
             artifact: The artifact.
-            key: Of the component's input.
+            key: Key of the component's input.
 
         Returns:
             The artifacts.
@@ -200,13 +224,13 @@ class Lineage:
         started = dt.datetime.fromtimestamp(execution.create_time_since_epoch / 1000, dt.timezone.utc)
         elapsed = execution.last_update_time_since_epoch - execution.create_time_since_epoch
         state = mlmd.Execution.State.Name(execution.last_known_state)
-        # TFX calls a resolver failed that finds nothing, which the first run of a pipeline cannot but do.
+        # For TFX, a resolver that finds nothing failed. In the first run of a pipeline that is normal.
         if state == "FAILED" and execution.type.endswith(".Resolver"):
             state = "COMPLETE"
         return ComponentRecord(self._node(execution.id), state, started, elapsed / 1000)
 
     def _node(self, execution_id: int) -> str:
-        """The component's id, without the pipeline's name that TFX puts before it."""
+        """Returns the component's id, without the pipeline's name that TFX puts before it."""
         for context in self._store.get_contexts_by_execution(execution_id):
             if context.type == "node":
                 return str(context.name).rpartition(".")[2]
@@ -230,5 +254,5 @@ class Lineage:
 
 
 def _key(event: mlmd.Event) -> str:
-    """Under which name an execution knew the artifact."""
+    """Returns the key of an artifact in the inputs or outputs of an execution."""
     return event.path.steps[0].key if event.path.steps else ""

@@ -13,11 +13,11 @@
                                              │ both bless
                                            Pusher
 
-`full` is all of it; with `mining`, NegativeMiner adds hard negatives to what Transform gets. `refresh` is for
-a corpus that changed under a model that did not: the latest blessed encoder takes the place of Transform and
-Trainer, and the last index is updated.
+`full` is the whole DAG. With `mining`, NegativeMiner adds hard negatives to the input of Transform. `refresh`
+is for a changed corpus with an unchanged model: the latest blessed encoder replaces Transform and Trainer,
+and the last index is updated.
 
-Nothing here knows where the pipeline runs; see `runners/`.
+This file does not know where the pipeline runs. See `runners/`.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def create_pipeline(
     Args:
         config: The configuration.
         dag: `full` (data, model, index) or `refresh` (corpus, index).
-        metadata: Where the metadata store is; None where the runner has one of its own.
-        trainer_class: What takes the place of TFX's Trainer where training is a job of its own.
-        withdrawn: Why versions were taken back, by what they were made of; see `withdrawal`.
+        metadata: Connection to the metadata store. None if the runner has its own.
+        trainer_class: Replacement of TFX's Trainer where training is a separate job.
+        withdrawn: Why versions were withdrawn, by the identity of their content. See `withdrawal`.
 
     Returns:
         TFX's pipeline, for any runner.
@@ -169,10 +169,11 @@ def create_pipeline(
 
 
 def _show_changes_to_the_cache(config: PipelineConfig, nodes: Iterable[Node]) -> None:
-    """Makes our code, and the content of input files, part of what TFX's cache compares.
+    """Adds our code and the content of input files to what TFX's cache compares.
 
-    TFX compares inputs and properties of a component; whatever stands here is one property more. Of input
-    files it looks at size and time only, and not at queries and documents that judgements are joined with.
+    TFX compares the inputs and properties of a component. Code and content become additional properties. Of
+    input files, TFX looks only at size and time, and it ignores the queries and documents that judgements are
+    joined with.
     """
     judged, documents = config.training_data, config.corpus
     inputs = {
@@ -189,7 +190,7 @@ def _show_changes_to_the_cache(config: PipelineConfig, nodes: Iterable[Node]) ->
 
 @dataclasses.dataclass(frozen=True)
 class _Data:
-    """The part of the DAG that reads and checks data, with what the rest needs of it."""
+    """The part of the DAG that reads and checks data, with the channels that the rest needs."""
 
     training: BaseChannel
     training_schema: BaseChannel
@@ -213,7 +214,7 @@ def _data(config: PipelineConfig, dag: Dag) -> _Data:
         corpus_examples=corpus,
         previous=passed.outputs["gate"],
         thresholds=settings_to_json(config.gate),
-        # A refresh trains nothing: only the queries that it is judged by matter to it.
+        # A refresh does not train, so only the queries that it is judged by matter.
         splits=(SPLIT,) if dag == "refresh" else (),
         **{
             f"{kind}_{name}": channel
@@ -259,7 +260,7 @@ def _example_gen(given: dict[str, Any], executor: type, name: str) -> Node:
 def _checks(
     config: PipelineConfig, kind: Literal["training", "corpus"], examples: BaseChannel
 ) -> tuple[list[Node], dict[str, BaseChannel]]:
-    """Statistics of examples, their curated schema, and what does not agree."""
+    """Adds the statistics of examples, their curated schema, and the comparison of both."""
     name, folder = kind.capitalize(), config.schema_folder(kind)
     schema = Importer(
         source_uri=folder,
@@ -311,7 +312,7 @@ def _transform(config: PipelineConfig, data: _Data, examples: BaseChannel) -> No
             "initial_encoder": absolute(initial) if initial else "",
             "vocabulary_hash": content_hash(config.vocabulary),
         },
-        disable_analyzer_cache=True,  # tokenizing analyses nothing
+        disable_analyzer_cache=True,  # tokenization has no analyzers
         disable_statistics=True,
     )
     transform.add_upstream_node(data.gate)
@@ -319,7 +320,7 @@ def _transform(config: PipelineConfig, data: _Data, examples: BaseChannel) -> No
 
 
 def _base_model(config: PipelineConfig, blessed: Node) -> tuple[BaseChannel | None, list[Node]]:
-    """What training starts from, as an artifact that lineage shows."""
+    """Returns the model that training starts from, as an artifact that lineage shows."""
     if config.warm_start == "latest":
         return blessed.outputs["model"], []
     if not config.run.training.initial_encoder:
@@ -337,7 +338,7 @@ def _trainer(
     config: PipelineConfig, transform: Node, base_model: BaseChannel | None, trainer_class: TrainerClass
 ) -> Node:
     initial = config.run.training.initial_encoder
-    # Paths are given separately: what is trained does not depend on where things lie.
+    # Paths are passed separately: the result of training does not depend on where files are.
     run = dataclasses.replace(
         config.run,
         tokenizer=dataclasses.replace(config.run.tokenizer, model=""),

@@ -1,4 +1,4 @@
-"""What would fail late is refused here, within seconds: paths, patterns, schemas, languages, vocabulary.
+"""Checks within seconds what would fail late in a run: paths, patterns, schemas, languages, vocabulary.
 
 Looks at the beginning of the files that a run would read. Imports neither TFX nor TensorFlow.
 """
@@ -22,7 +22,7 @@ from xtr_tf.collections.lines import read_objects
 from xtr_tf.errors import InputError
 
 SCHEMA_FILE = "schema.pbtxt"
-# Records at the beginning of each file whose languages are looked at.
+# Number of records at the beginning of each file whose languages are checked.
 _LOOKED_AT = 20_000
 _INIT = "let `xtr-tf pipeline init` infer schemas from your data"
 
@@ -30,14 +30,14 @@ Dag = Literal["full", "refresh"]
 
 
 def check(config: PipelineConfig, dag: Dag = "full") -> None:
-    """Checks that a pipeline can run here: paths, patterns, schemas, languages.
+    """Checks that a pipeline can run on this machine: paths, patterns, schemas, languages.
 
     Args:
         config: The configuration.
         dag: `full` or `refresh`.
 
     Raises:
-        InputError: With the first thing that is wrong, and the key to change.
+        InputError: The pipeline cannot run. The message names the first problem and the key to change.
     """
     if is_remote(config.root):
         raise InputError(
@@ -90,14 +90,14 @@ def _matching(key: str, folder: str, pattern: str) -> list[Path]:
 
 
 def read_schema(config: PipelineConfig, kind: Literal["training", "corpus"]) -> Any:
-    """The curated schema of an input; None if it is remote.
+    """Reads the curated schema of an input.
 
     Args:
         config: The configuration.
-        kind: Which input.
+        kind: `training` for judged queries, or `corpus` for documents.
 
     Returns:
-        A `schema_pb2.Schema`, or None.
+        A `schema_pb2.Schema`, or None if the schema is remote.
 
     Raises:
         InputError: The file is missing, or is not a schema.
@@ -121,7 +121,7 @@ def read_schema(config: PipelineConfig, kind: Literal["training", "corpus"]) -> 
 
 
 def languages_of_schema(schema: Any) -> list[str]:
-    """The values that a schema allows for `language`; none if it allows any."""
+    """Returns the values that a schema allows for `language`. Empty if it allows any."""
     for feature in schema.feature:
         if feature.name == "language":
             if feature.HasField("string_domain"):
@@ -133,13 +133,13 @@ def languages_of_schema(schema: Any) -> list[str]:
 
 
 def languages_of_corpus(files: Iterable[Path]) -> Counter[str]:
-    """Languages of the first documents of each file."""
+    """Counts the languages of the first documents of each file."""
     readers = (itertools.islice(CorpusReader(file), _LOOKED_AT) for file in files)
     return Counter(document.language for document in itertools.chain.from_iterable(readers))
 
 
 def languages_of_queries(files: Iterable[Path]) -> Counter[str]:
-    """Languages of the first judged queries of each file."""
+    """Counts the languages of the first judged queries of each file."""
     return Counter(itertools.chain.from_iterable(map(_query_languages, files)))
 
 
@@ -175,5 +175,5 @@ def _has_blessed_model(config: PipelineConfig) -> bool:
 
 
 def metadata_file(config: PipelineConfig) -> Path:
-    """The metadata store of a pipeline that runs here."""
+    """Returns the metadata store of a pipeline that runs on this machine."""
     return Path(absolute(config.root), METADATA_FILE)

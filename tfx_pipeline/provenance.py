@@ -1,6 +1,6 @@
-"""Where a model comes from and how it was judged, in the user's terms.
+"""The origin of a model and how it was judged, in the user's terms.
 
-Reads the metadata store and the model's card; imports no TFX.
+Reads the metadata store and the model card. Does not import TFX.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Judgement:
     """One blessing, given or refused.
 
     Attributes:
-        judge: Id of the component.
-        blessed: Whether it was given.
-        reasons: Why (not).
+        judge: Id of the component that decided.
+        blessed: Whether the blessing was given.
+        reasons: Reasons for the decision.
     """
 
     judge: str
@@ -39,14 +39,14 @@ class Judgement:
 
 @dataclasses.dataclass(frozen=True)
 class DataSource:
-    """What examples were read from.
+    """The input that examples were read from.
 
     Attributes:
         producer: Id of the component that read it.
-        folder: The input's folder.
-        span: Which, or "".
-        records: How many by split.
-        files: With sizes and hashes; none if the folder is remote.
+        folder: Folder of the input.
+        span: Span of the input, or "".
+        records: Number of records by split.
+        files: Files with sizes and hashes. Empty if the folder is remote.
     """
 
     producer: str
@@ -58,22 +58,22 @@ class DataSource:
 
 @dataclasses.dataclass(frozen=True)
 class Provenance:
-    """Answers about one model.
+    """Origin and judgements of one model.
 
     Attributes:
-        model: The artifact.
-        pushed: Where it was pushed to, or "".
-        withdrawn: Why it was taken back, or "".
-        data: Examples it was made from: training data and corpus.
-        sources: The files that they were read from.
-        schemas: That the data gate held them to.
-        base_models: Models it started from, nearest first.
-        versions: Of the code and the packages that made it.
-        metric: What the figures are of.
-        averages: Over languages, of the model (`xtr`) and of what it was compared with.
-        languages: The model's figure by language.
+        model: Artifact of the model.
+        pushed: Directory that it was pushed to, or "".
+        withdrawn: Why it was withdrawn, or "".
+        data: Examples that it was made from: training data and corpus.
+        sources: Files that the examples were read from.
+        schemas: Schemas that the data gate compared the examples with.
+        base_models: Models that it started from, nearest first.
+        versions: Versions of the code and the packages that made it.
+        metric: Metric of the figures.
+        averages: Average over languages of the model (`xtr`) and of each system it was compared with.
+        languages: Figure of the model by language.
         report: Folder of the evaluation's report, or "".
-        judgements: The latest of each judge.
+        judgements: Latest judgement of each component that blesses.
     """
 
     model: ArtifactRecord
@@ -95,19 +95,19 @@ def trace(lineage: Lineage, path: str) -> Provenance:
     """Follows a model back to its data and forward to its judgements.
 
     Args:
-        lineage: The store.
-        path: A version that was pushed, or the folder of a model's artifact.
+        lineage: The metadata store.
+        path: Directory of a pushed version, or folder of a model's artifact.
 
     Returns:
         Data, code, figures and blessings.
 
     Raises:
-        InputError: No run recorded it.
+        InputError: No run recorded the model.
     """
     found = lineage.find(path)
     model = next(iter(lineage.inputs(found, "model")), found) if found.type == "PushedModel" else found
     sources = lineage.upstream(model)
-    # Not what Transform made of them.
+    # Without the examples that Transform made from them.
     data = tuple(
         source for source in sources if source.type == "Examples" and source.producer.endswith("Gen")
     )
@@ -149,7 +149,7 @@ def _source(examples: ArtifactRecord) -> DataSource:
 
 
 def _schemas(lineage: Lineage, examples: ArtifactRecord) -> list[ArtifactRecord]:
-    """What the latest gate that let these examples pass held them to."""
+    """Returns the schema that the latest gate that accepted these examples compared them with."""
     for kind in ("training", "corpus"):
         for gate in reversed(lineage.results(examples, f"{kind}_examples")):
             return lineage.inputs(gate, f"{kind}_schema")
@@ -188,12 +188,12 @@ def _judgements(results: list[ArtifactRecord]) -> tuple[Judgement, ...]:
     )
 
 
-#: Set in the pipeline's image, which has no checkout.
+#: Set in the pipeline's image, which has no git checkout.
 REVISION_VARIABLE = "XTR_TF_REVISION"
 
 
 def code_version() -> str:
-    """Returns such as `0.4.0 (commit 1a2b3c4)`; a changed checkout is told, too."""
+    """Returns the version of the code, such as `0.4.0 (commit 1a2b3c4)`. Mentions uncommitted changes."""
     revision = os.environ.get(REVISION_VARIABLE) or _revision_of_checkout()
     return f"{__version__} (commit {revision})" if revision else __version__
 

@@ -1,9 +1,9 @@
-"""Folders of any file system that TensorFlow knows, as local directories.
+"""Provides folders of any file system that TensorFlow supports as local directories.
 
-Models, indexes and reports are read and written by libraries that want real paths. What is local is
-used where it is; what is remote, such as `gs://bucket/model`, is copied: whole for artifacts, file by
-file for a glob, and again and again for work that may be interrupted (`WorkArea`). Knows nothing of TFX,
-nor of what is in the folders.
+Models, indexes and reports are read and written by libraries that need real paths. Local folders are used in
+place. Remote ones, such as `gs://bucket/model`, are copied: completely for artifacts, file by file for a
+glob, and repeatedly for work that may be interrupted (`WorkArea`). Knows nothing of TFX or of the content of
+folders.
 """
 
 from __future__ import annotations
@@ -30,7 +30,14 @@ _SECONDS_BETWEEN_LOOKS = 30.0
 
 @contextmanager
 def local_input(uri: str) -> Iterator[Path]:
-    """Gives an artifact's directory to read from."""
+    """Provides an artifact as a local directory to read from.
+
+    Args:
+        uri: Folder of the artifact, local or remote.
+
+    Yields:
+        The local directory.
+    """
     if not is_remote(uri):
         yield Path(uri)
         return
@@ -41,7 +48,14 @@ def local_input(uri: str) -> Iterator[Path]:
 
 @contextmanager
 def local_output(uri: str) -> Iterator[Path]:
-    """Gives a directory to write an artifact into; a remote one is copied when all went well."""
+    """Provides a local directory to write an artifact into.
+
+    Args:
+        uri: Folder of the artifact. If it is remote, the directory is copied there unless an error occurs.
+
+    Yields:
+        The local directory.
+    """
     if not is_remote(uri):
         Path(uri).mkdir(parents=True, exist_ok=True)
         yield Path(uri)
@@ -53,14 +67,14 @@ def local_output(uri: str) -> Iterator[Path]:
 
 @contextmanager
 def local_files(base: str, patterns: list[str]) -> Iterator[Path]:
-    """Gives a local folder with the files below `base` that match, copied there if they are remote.
+    """Provides a local folder with the files that match. Remote files are copied.
 
     Args:
         base: A folder, local or such as `gs://bucket/folder`.
         patterns: Globs relative to `base`.
 
     Yields:
-        The folder.
+        The local folder.
     """
     if not is_remote(base):
         yield Path(base)
@@ -77,12 +91,12 @@ def local_files(base: str, patterns: list[str]) -> Iterator[Path]:
 
 
 def copy_folder(source: str, target: str, last: str = "") -> None:
-    """Copies what is in a folder, local or remote.
+    """Copies the content of a folder, local or remote.
 
     Args:
-        source: The folder.
-        target: Where to; made if need be.
-        last: The file of `source` that is copied after all others.
+        source: Folder to copy from.
+        target: Folder to copy to. Created if it does not exist.
+        last: File of `source` to copy after all others.
     """
     for folder, _, names in tf.io.gfile.walk(source):
         below = posixpath.join(target, folder[len(source) :].strip("/"))
@@ -95,10 +109,10 @@ def copy_folder(source: str, target: str, last: str = "") -> None:
 
 
 class WorkArea:
-    """The unfinished work of one pipeline, and where its latest finished work lies.
+    """The unfinished work of a pipeline, and the places of its latest finished work.
 
     Args:
-        folder: Its folder, local or remote.
+        folder: Folder of the work area, local or remote.
     """
 
     def __init__(self, folder: str) -> None:
@@ -106,16 +120,19 @@ class WorkArea:
 
     @contextmanager
     def unfinished(self, kind: str, key: str, reader: str = "") -> Iterator[Path]:
-        """Gives the folder of a piece of work, with what an earlier run left there.
+        """Provides the folder of a piece of work, with the files that an earlier run left there.
 
-        It is removed when the block ends well, and stays if it does not. The path is the same on
-        every machine; a remote area is mirrored there.
+        The folder is removed if the block ends without an error, and kept otherwise. The path is the same on
+        every machine. A remote area is mirrored there.
 
         Args:
-            kind: What is done.
-            key: What it is made from.
-            reader: Name of a process that works with the one that writes, and itself changes nothing here:
-                it sees the same folder, or a copy of a remote one as it was.
+            kind: Kind of work.
+            key: Key of what the work is made from.
+            reader: Name of a process that works together with the writer and changes nothing here. It sees
+                the same folder, or a copy of a remote one as it was.
+
+        Yields:
+            The local folder.
         """
         place = posixpath.join(self._folder, kind, key)
         if not is_remote(self._folder):
@@ -137,11 +154,11 @@ class WorkArea:
             tf.io.gfile.rmtree(place)
 
     def remember(self, kind: str, key: str, places: dict[str, str]) -> None:
-        """Notes where finished work of a key lies, instead of what was noted before.
+        """Records the places of finished work. Replaces earlier ones of the same key.
 
         Args:
-            kind: Of work.
-            key: Of what it was made from.
+            kind: Kind of work.
+            key: Key of what the work was made from.
             places: Folders by name.
         """
         path = self._note(kind, key)
@@ -151,14 +168,14 @@ class WorkArea:
         tf.io.gfile.rename(f"{path}.partial", path, overwrite=True)
 
     def latest(self, kind: str, key: str) -> dict[str, str] | None:
-        """Where finished work of a key lies; None if there is none, or not any more.
+        """Returns the places of finished work.
 
         Args:
-            kind: Of work.
-            key: Of what it was made from.
+            kind: Kind of work.
+            key: Key of what the work was made from.
 
         Returns:
-            Folders by name, or None.
+            Folders by name, or None if there is no finished work or it no longer exists.
         """
         path = self._note(kind, key)
         if not tf.io.gfile.exists(path):
@@ -172,19 +189,19 @@ class WorkArea:
 
 
 def key_of(*parts: Any) -> str:
-    """A short name for what work is made from."""
+    """Returns a short name for the inputs of a piece of work."""
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 @contextmanager
 def mirrored(local: Path, remote: str, seconds: float = _SECONDS_BETWEEN_LOOKS) -> Iterator[None]:
-    """Fetches a remote folder, and sends what changes in the local one while the block runs.
+    """Downloads a remote folder, and uploads changes of the local one while the block runs.
 
     Args:
-        local: The folder to work in; what is in it before is replaced.
-        remote: Where it is kept.
-        seconds: Between two looks at what changed.
+        local: Local folder to work in. Its earlier content is replaced.
+        remote: Remote folder.
+        seconds: Time in seconds between two checks for changes.
     """
     _fetch(remote, local)
     sent = _state(local)
@@ -216,7 +233,7 @@ def _fetch(remote: str, local: Path) -> None:
 
 
 def _state(local: Path) -> dict[str, tuple[int, int]]:
-    """Size and time of every file that has its own name, in folders that have theirs."""
+    """Returns size and time of every file. Skips symbolic links and everything below a name with a dot."""
     state = {}
     for path in local.rglob("*"):
         relative = path.relative_to(local)
@@ -226,21 +243,21 @@ def _state(local: Path) -> dict[str, tuple[int, int]]:
             if path.is_file() and not path.is_symlink():
                 status = path.stat()
                 state[str(relative)] = (status.st_size, status.st_mtime_ns)
-        except FileNotFoundError:  # removed meanwhile
+        except FileNotFoundError:  # removed in the meantime
             continue
     return state
 
 
 def _send(local: Path, remote: str, sent: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
     state = _state(local)
-    # Small files that name what is complete sort behind the data they name only by chance: send them last.
+    # Small JSON files name data that are complete. Send them last, so that the data are there first.
     changed = [name for name, value in state.items() if sent.get(name) != value]
     for name in sorted(changed, key=lambda name: (name.endswith(".json"), name)):
         target = posixpath.join(remote, name)
         tf.io.gfile.makedirs(posixpath.dirname(target))
         try:
             tf.io.gfile.copy(str(local / name), target, overwrite=True)
-        except tf.errors.NotFoundError:  # removed meanwhile
+        except tf.errors.NotFoundError:  # removed in the meantime
             state.pop(name)
     for name in sent.keys() - state.keys():
         target = posixpath.join(remote, name)

@@ -1,7 +1,7 @@
-"""Whether a run would make again what the last one made; then nothing has to run.
+"""Detects runs that would repeat the last one. They are skipped.
 
-Compared is content: data files, schemas, vocabulary, encoder, settings and code, by their hashes. What is
-remote is not looked into, so that a pipeline that reads from there always runs. Imports no TFX.
+Compares hashes of contents: data files, schemas, vocabulary, encoder, settings and code. Remote files are not
+read, so a pipeline with remote inputs always runs. Does not import TFX.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ Dag = Literal["full", "refresh"]
 
 @dataclasses.dataclass(frozen=True)
 class LastRun:
-    """What the last run that reached its end was made from, and what came of it.
+    """Inputs and result of the last run that finished.
 
     Attributes:
-        content: Key of what a refresh depends on.
-        full: Key of what a full run depends on; empty after a refresh.
-        version: The number that was pushed or is the same, or 0.
-        blessed_model: Id of the latest blessed model afterwards, or 0.
+        content: Key of everything that a refresh depends on.
+        full: Key of everything that a full run depends on. Empty after a refresh.
+        version: Number of the version that was pushed or has the same content, or 0.
+        blessed_model: Id of the latest blessed model after the run, or 0.
         report: The evaluation's page.
-        reasons: Of its blessing.
-        ended: When, as ISO 8601.
+        reasons: Reasons of the blessing.
+        ended: Time when the run ended, as ISO 8601.
     """
 
     content: str
@@ -55,12 +55,12 @@ class LastRun:
     )
 
     def write(self, root: Path) -> None:
-        """Remembers the run in the pipeline's root."""
+        """Writes the record into the pipeline's root."""
         write_atomically(root / _FILE, json.dumps(dataclasses.asdict(self), indent=1).encode())
 
     @classmethod
     def read(cls, root: Path) -> LastRun | None:
-        """The last run of a root, if there was one that this code understands."""
+        """Reads the last run of a root. Returns None if there is none, or if it cannot be read."""
         try:
             fields = json.loads((root / _FILE).read_text(encoding="utf-8"))
             return cls(**fields | {"reasons": tuple(fields["reasons"])})
@@ -70,13 +70,13 @@ class LastRun:
 
 @dataclasses.dataclass(frozen=True)
 class Unchanged:
-    """Why nothing has to run.
+    """The reason why nothing has to run.
 
     Attributes:
-        sentence: For the user.
-        pushed: The version in production, if what would be made is in production, or "".
-        report: Of the run that made it.
-        refused: Whether the last run pushed nothing because it was not blessed.
+        sentence: Explanation for the user.
+        pushed: Directory of the version in production if it is what the run would make, or "".
+        report: Report of the run that made it.
+        refused: Whether the last run pushed nothing because its model was not blessed.
     """
 
     sentence: str
@@ -86,15 +86,15 @@ class Unchanged:
 
 
 def find_unchanged(config: PipelineConfig, dag: Dag, database: Path) -> Unchanged | None:
-    """Compares what a run would be made from with the last one; None if it has to run.
+    """Compares the inputs of a run with those of the last one.
 
     Args:
         config: The configuration.
         dag: `full` or `refresh`.
-        database: The metadata store.
+        database: File of the metadata store.
 
     Returns:
-        The version that the last run made of the same, or None.
+        Why nothing has to run, or None if the pipeline has to run.
     """
     last = LastRun.read(Path(absolute(config.root)))
     if last is None or not database.is_file():
@@ -135,14 +135,14 @@ def _is_whole(version: Path) -> bool:
 
 
 def remember(config: PipelineConfig, dag: Dag, database: Path, version: int, outcome: Any) -> None:
-    """Notes what a run that reached its end was made from; `outcome` has its report and reasons.
+    """Records the inputs and the result of a run that finished.
 
     Args:
         config: The configuration.
         dag: `full` or `refresh`.
-        database: The metadata store.
-        version: What is in production after the run.
-        outcome: Its report and reasons.
+        database: File of the metadata store.
+        version: Number of the version that the run pushed or found in production, or 0.
+        outcome: Result of the run, with its report and reasons.
     """
     lineage = Lineage(database)
     content = run_key(config, "refresh", lineage)
@@ -153,15 +153,15 @@ def remember(config: PipelineConfig, dag: Dag, database: Path, version: int, out
 
 
 def run_key(config: PipelineConfig, dag: Dag, lineage: Lineage) -> str:
-    """A hash of everything that a run depends on; empty if some of it cannot be seen from here.
+    """Hashes everything that a run depends on.
 
     Args:
         config: The configuration.
         dag: `full` or `refresh`.
-        lineage: Of the metadata store.
+        lineage: The metadata store.
 
     Returns:
-        A hash, or "".
+        The hash in hexadecimal, or "" if an input is remote.
     """
     folders = (config.training_data.folder, config.corpus.folder)
     if any(map(is_remote, (*folders, config.vocabulary, config.run.training.initial_encoder))):

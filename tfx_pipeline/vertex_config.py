@@ -1,6 +1,6 @@
-"""The `vertex` section of a configuration: where and on what a pipeline runs.
+"""The `vertex` section of a configuration: where and on which machines a pipeline runs.
 
-Only values: neither TFX nor a cloud library is imported.
+Contains only values. Imports neither TFX nor a cloud library.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, get_args
 
 from xtr_tf.errors import require
 
-#: A task that holds an index or a corpus; the others stream.
+#: A task that loads an index or a corpus. The others stream.
 HeavyTask = Literal[
     "NegativeMiner",
     "CorpusEncoder",
@@ -27,17 +27,19 @@ HEAVY_TASKS: tuple[str, ...] = get_args(HeavyTask)
 
 @dataclasses.dataclass(frozen=True)
 class WorkerPool:
-    """Machines of the training job that are alike.
+    """Identical machines of the training job.
 
     Attributes:
         machine: Type of machine, such as `ct5lp-hightpu-4t`, `cloud-tpu` or `a2-highgpu-8g`.
-        accelerator: Such as `NVIDIA_TESLA_A100` or `TPU_V3`; empty where the machine's type says it.
-        accelerator_count: How many a machine has.
-        tpu_topology: Of machines such as `ct5lp-hightpu-4t`, for example `2x2`; that of one machine, for
-            TensorFlow trains on the TPUs of several only from one process that drives them all.
-        disk_gb: Disk of a machine; 0 for Vertex AI's default.
-        replicas: How many machines.
-        image: Container with the accelerator's TensorFlow; empty takes the pipeline's own.
+        accelerator: Type of accelerator, such as `NVIDIA_TESLA_A100` or `TPU_V3`. Empty if the type of
+            machine implies it.
+        accelerator_count: Number of accelerators per machine.
+        tpu_topology: Topology of machines such as `ct5lp-hightpu-4t`, for example `2x2`. It must be that of
+            one machine, because TensorFlow trains on the TPUs of several machines only from one process that
+            drives them all.
+        disk_gb: Disk size per machine in GB. 0 uses Vertex AI's default.
+        replicas: Number of machines.
+        image: Container image with TensorFlow for the accelerator. Empty uses the pipeline's image.
     """
 
     machine: str = "n1-standard-16"
@@ -72,13 +74,13 @@ class WorkerPool:
 
 @dataclasses.dataclass(frozen=True)
 class DataflowConfig:
-    """What Beam's work runs on.
+    """The workers of Beam components.
 
     Attributes:
-        machine: Type of machine of a worker.
-        max_workers: How many at most.
-        disk_gb: Disk of a worker.
-        subnetwork: Where workers have no address of their own; empty for the default network.
+        machine: Type of machine per worker.
+        max_workers: Maximum number of workers.
+        disk_gb: Disk size per worker in GB.
+        subnetwork: Subnetwork for workers without public addresses. Empty uses the default network.
     """
 
     machine: str = "n1-standard-8"
@@ -97,8 +99,8 @@ class TaskMachine:
 
     Attributes:
         machine: Type of machine, such as `n2-highmem-32`.
-        disk_gb: Its disk; what a task reads and writes lies there.
-        timeout_hours: After which it is ended; 0 for Vertex AI's default, a week.
+        disk_gb: Disk size in GB, for the files that the task reads and writes.
+        timeout_hours: Time in hours after which the task is stopped. 0 uses Vertex AI's default, a week.
     """
 
     machine: str = "n2-highmem-16"
@@ -116,20 +118,21 @@ class VertexConfig:
     """The `vertex` section of a pipeline's configuration.
 
     Attributes:
-        project: Google Cloud's project.
-        region: Where everything runs, such as `europe-west4`.
-        image: Container with this package, as `tfx_pipeline/Dockerfile` builds it.
-        service_account: Who the jobs run as; empty for the project's default.
-        network: A network peered with Vertex AI; empty for none.
+        project: Google Cloud project.
+        region: Region where everything runs, such as `europe-west4`.
+        image: Container image with this package, as `tfx_pipeline/Dockerfile` builds it.
+        service_account: Service account of the jobs. Empty uses the project's default.
+        network: Network peered with Vertex AI. Empty for none.
         training: Worker pools of the training job, the chief's first.
         dataflow: Workers of the Beam components.
-        retries: How often a task that failed is tried again; training continues from its checkpoints.
-        training_timeout_hours: After which the training job is ended; 0 for Vertex AI's default, a week.
-        schedule: When `xtr-tf pipeline schedule` has the job run, as cron writes it, with a time zone before
-            it if need be: `TZ=Europe/Berlin 0 3 * * *`.
+        retries: Number of retries of a failed task. Training continues from its checkpoints.
+        training_timeout_hours: Time in hours after which the training job is stopped. 0 uses Vertex AI's
+            default, a week.
+        schedule: Cron expression of the runs that `xtr-tf pipeline schedule` sets up, optionally with a time
+            zone before it: `TZ=Europe/Berlin 0 3 * * *`.
         tasks: Machines and disks of tasks that need their own, by component, such as `IndexBuilder`.
-        cpu_limit: Cores of the container that builds, exports, evaluates or serves an index.
-        memory_gb: Its memory; it holds an index several times over while it writes one.
+        cpu_limit: Cores of the containers that build, export, evaluate or serve an index.
+        memory_gb: Memory of these containers in GB. They hold an index several times while they write one.
     """
 
     project: str = ""

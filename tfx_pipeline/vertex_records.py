@@ -1,6 +1,6 @@
-"""The runs that Vertex AI has recorded of a pipeline, in the form that `xtr-tf pipeline status` shows.
+"""The runs of a pipeline that Vertex AI recorded, in the form that `xtr-tf pipeline status` shows.
 
-Asks through Google's own client, which is imported when it is needed.
+Uses Google's own client, which is imported only when it is needed.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from tfx_pipeline.lineage import ComponentRecord, RunRecord
 from tfx_pipeline.vertex_config import VertexConfig
 from xtr_tf.errors import InputError, needs_extra, require
 
-# By the names of Google's states; every other one is of a task that runs or waits.
+# By the names of Google's states. A task in any other state is running or waiting.
 _STATES = {"SUCCEEDED": "COMPLETE", "SKIPPED": "CACHED", "FAILED": "FAILED", "CANCELLED": "CANCELED"}
 
 
 def recorded_runs(vertex: VertexConfig, name: str, last: int, client: Any = None) -> list[RunRecord]:
-    """The last runs of a pipeline.
+    """Returns the last runs of a pipeline.
 
     Args:
-        vertex: With project and region.
-        name: Of the pipeline.
-        last: How many.
-        client: A `PipelineServiceClient`; by default one for the region, with the account that is logged in.
+        vertex: Settings with project and region.
+        name: Name of the pipeline.
+        last: Maximum number of runs.
+        client: A `PipelineServiceClient`. Defaults to one for the region, with the account that is logged in.
 
     Returns:
         The runs, the newest last, each with its tasks in the order they began.
 
     Raises:
-        InputError: Project or region are not configured, nobody is logged in, or Google refuses.
+        InputError: Project or region are not configured, nobody is logged in, or Vertex AI refuses.
     """
     for key in ("project", "region"):
         require(
@@ -74,5 +74,5 @@ def _component(task: Any) -> ComponentRecord:
 
 
 def first_line(error: Exception) -> str:
-    """What Google's errors say first; more would be a page."""
+    """Returns the first line of an error's message. Google's messages can be a page long."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

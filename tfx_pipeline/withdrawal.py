@@ -1,7 +1,7 @@
-"""Taking a version back: its blessing is withdrawn, servers stop using it, and it is not pushed again.
+"""Withdraws versions: the blessing is withdrawn, servers stop using the version, and it is not pushed again.
 
-What was withdrawn is in the metadata store, in the artifacts of the push and of the blessing. A version
-whose directory somebody moved away counts as withdrawn, and as blessed again when it is back. Imports no TFX.
+The metadata store records it in the artifacts of the push and of the blessing. A version whose directory was
+moved away counts as withdrawn. It counts as blessed again when the directory is back. Does not import TFX.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from xtr_tf.files import write_atomically
 from xtr_tf.retriever.collection_file import COLLECTION_FILE, read_collection
 from xtr_tf.retriever.model_card import MODEL_CARD_FILE
 
-#: Folder next to the versions that withdrawn ones are moved to; servers look at numbers only.
+#: Folder next to the versions for withdrawn ones. Servers look only at numbers.
 WITHDRAWN_FOLDER = ".withdrawn"
 #: Custom properties of a push and of a blessing.
 BECAUSE, WHEN, _REMOVED, _CONTENT = "withdrawn", "withdrawn_at", "withdrawn_by_removal", "withdrawn_content"
@@ -36,11 +36,11 @@ class Version:
     """A version that was pushed.
 
     Attributes:
-        number: Its name.
-        place: The directory that it was pushed to.
-        present: Whether it is there.
-        withdrawn: Why it was taken back; empty if it was not.
-        record: Of the push.
+        number: Number of the version.
+        place: Directory that it was pushed to.
+        present: Whether the directory exists.
+        withdrawn: Why it was withdrawn, or "".
+        record: Artifact of the push.
     """
 
     number: int
@@ -51,7 +51,7 @@ class Version:
 
 
 def pushed_versions(lineage: Lineage) -> list[Version]:
-    """All that was pushed, each once, in the order of numbers."""
+    """Returns all versions that were pushed to local directories, each once, sorted by number."""
     found = {}
     for record in lineage.artifacts("PushedModel"):
         if record.properties.get("pushed") and not is_remote(str(record.properties["pushed_destination"])):
@@ -62,19 +62,42 @@ def pushed_versions(lineage: Lineage) -> list[Version]:
 
 
 def newest_present(folder: Path) -> int | None:
-    """The largest version number that a model's base directory holds: what servers serve."""
+    """Finds the version that servers serve.
+
+    Args:
+        folder: Base directory of a model.
+
+    Returns:
+        The largest version number in the directory, or None if there is none.
+    """
     names = [path.name for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
     return max((int(name) for name in names if name.isdecimal()), default=None)
 
 
 def identity_of(card: Mapping[str, Any]) -> str:
-    """A hash of what a model was made of, whenever that was."""
+    """Identifies the content of a model.
+
+    Args:
+        card: Model card.
+
+    Returns:
+        A hash of the card without the time of creation.
+    """
     content = {name: value for name, value in card.items() if name != "created"}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def withdrawn_contents(lineage: Lineage) -> dict[str, str]:
-    """Why, by what the models were made of, for those who would bless or push the same again."""
+    """Returns why versions were withdrawn, by `identity_of` their models.
+
+    It prevents the same content from being blessed or pushed again.
+
+    Args:
+        lineage: The metadata store.
+
+    Returns:
+        One sentence per withdrawn content.
+    """
     return {
         str(version.record.properties[_CONTENT]): f"Version {version.number} of the same content was "
         f"withdrawn: {version.withdrawn}"
@@ -87,16 +110,16 @@ def reject(config: PipelineConfig, database: Path, number: int, because: str) ->
     """Withdraws a version.
 
     Args:
-        config: Whose.
-        database: The metadata store.
-        number: The version.
-        because: Why; `lineage` and `status` show it.
+        config: Configuration of the pipeline.
+        database: File of the metadata store.
+        number: Number of the version.
+        because: Reason, which `lineage` and `status` show.
 
     Returns:
         The version, as it was before.
 
     Raises:
-        InputError: No run pushed it, or it was withdrawn before.
+        InputError: No run pushed the version, or it was withdrawn before.
     """
     versions = {version.number: version for version in pushed_versions(Lineage(database))}
     if number not in versions:
@@ -117,7 +140,7 @@ def reject(config: PipelineConfig, database: Path, number: int, because: str) ->
 
 
 def _name_another(place: Path) -> None:
-    """If a version is a collection and answers, lets aggregators go back to the newest one before it."""
+    """If a version is the collection that answers, switches aggregators back to the newest one before it."""
     current = place.parent / COLLECTION_FILE
     if not (place / COLLECTION_FILE).is_file() or read_collection(current).version != int(place.name):
         return
@@ -134,14 +157,14 @@ def roll_back(config: PipelineConfig, database: Path, because: str) -> tuple[Ver
 
     Args:
         config: The configuration.
-        database: The metadata store.
-        because: The reason, which `status` and `lineage` show.
+        database: File of the metadata store.
+        because: Reason, which `status` and `lineage` show.
 
     Returns:
-        What was withdrawn, and the number of what is in production now.
+        The version that was withdrawn, and the number of the version that is in production now.
 
     Raises:
-        InputError: There is no version before it.
+        InputError: There is no version before the newest, or the newest cannot be withdrawn.
     """
     numbers = sorted(
         int(path.name) for path in Path(config.serving_folder).glob("*") if path.name.isdecimal()
@@ -158,14 +181,15 @@ def roll_back(config: PipelineConfig, database: Path, because: str) -> tuple[Ver
 def note_moved_directories(config: PipelineConfig, database: Path) -> list[str]:
     """Withdraws versions whose directories were moved away, and blesses again those that are back.
 
-    A version is moved away to go back only if an older one is there; older ones may be deleted to save space.
+    A missing version counts as moved away only if the newest version that exists is older. Otherwise it may
+    have been deleted to save space.
 
     Args:
         config: The configuration.
-        database: The metadata store.
+        database: File of the metadata store.
 
     Returns:
-        A sentence each.
+        One sentence per version that changed.
     """
     if not database.is_file() or is_remote(config.serving_folder):
         return []
@@ -184,7 +208,7 @@ def note_moved_directories(config: PipelineConfig, database: Path) -> list[str]:
 
 
 class _Writer:
-    """The only one that changes what runs have recorded."""
+    """Changes the records of runs. Nothing else does."""
 
     def __init__(self, database: Path) -> None:
         connection = mlmd.ConnectionConfig()

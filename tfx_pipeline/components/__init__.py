@@ -1,1 +1,1 @@
-"""The pipeline's own components: one per file, each with its specification and its executor."""
+"""The pipeline's own components: one per file, with its specification and its executor."""

@@ -1,12 +1,12 @@
-"""Publishing a collection in two phases: every partition first, and last the file that names them.
+"""Publishes a collection in two phases: first every partition, then the file that names them.
 
     <base>/partition-0/<version>/    where servers of partition 0 look
     <base>/<version>/                `collection.json` and the model card of this version
-    <base>/collection.json           which version answers: what aggregators watch
+    <base>/collection.json           the version that answers, which aggregators watch
 
-A server that has a partition of a version that no file names yet answers nobody with it. If any of it fails,
-all of it is taken back. Works on every file system that TensorFlow knows; on a local one every directory
-appears whole. Knows nothing of TFX.
+A server does not answer with a partition of a version that no file names yet. If any step fails, all steps
+are undone. This works on every file system that TensorFlow supports. On a local one, every directory appears
+complete. This file knows nothing of TFX.
 """
 
 from __future__ import annotations
@@ -31,12 +31,19 @@ _MODEL_FILE = "saved_model.pb"
 
 
 def is_collection(folder: str) -> bool:
-    """Whether a folder, local or remote, holds a collection."""
+    """Returns whether a folder, local or remote, contains a collection."""
     return bool(tf.io.gfile.exists(posixpath.join(folder, COLLECTION_FILE)))
 
 
 def read_remote(folder: str) -> Collection:
-    """Reads the `collection.json` of a folder, local or remote."""
+    """Reads the `collection.json` of a folder.
+
+    Args:
+        folder: Folder of the collection, local or remote.
+
+    Returns:
+        The collection.
+    """
     path = posixpath.join(folder, COLLECTION_FILE)
     with tf.io.gfile.GFile(path, "rb") as file:
         return parse_collection(file.read(), path)
@@ -46,15 +53,15 @@ def push_collection(source: str, base: str, version: int) -> str:
     """Publishes a collection.
 
     Args:
-        source: Its folder, with `collection.json`, a card and the partitions.
-        base: Where servers and aggregators look.
-        version: The number that it gets there.
+        source: Folder of the collection, with `collection.json`, a model card and the partitions.
+        base: Folder that servers and aggregators watch.
+        version: Version number that the collection gets there.
 
     Returns:
         The folder of the version.
 
     Raises:
-        InputError: A partition is missing or not whole, or there is no room; nothing new is left in `base`.
+        InputError: A partition is missing or incomplete, or there is no space. Nothing new is left in `base`.
     """
     collection = read_remote(source)
     pushed: list[str] = []
@@ -86,14 +93,14 @@ def push_collection(source: str, base: str, version: int) -> str:
 
 
 def name_current(base: str, text: bytes) -> None:
-    """Says which version answers, at once.
+    """Switches to a version at once.
 
     Args:
-        base: Where aggregators look.
-        text: The `collection.json` of the version.
+        base: Folder that aggregators watch.
+        text: Content of the version's `collection.json`.
     """
     path = posixpath.join(base, COLLECTION_FILE)
-    if is_remote(base):  # an object appears whole, and cannot be renamed
+    if is_remote(base):  # an object appears complete, and cannot be renamed
         _write(path, text)
         return
     _write(f"{path}.partial", text)
@@ -101,7 +108,7 @@ def name_current(base: str, text: bytes) -> None:
 
 
 def _push_model(model: str, target: str) -> None:
-    """Copies a partition's model; `saved_model.pb` and the marker are its last files."""
+    """Copies the model of a partition. `saved_model.pb` and the marker are written last."""
     with _appearing(target) as place:
         copy_folder(model, place, last=_MODEL_FILE)
         with local_input(model) as folder:
@@ -111,13 +118,13 @@ def _push_model(model: str, target: str) -> None:
 
 @contextlib.contextmanager
 def _appearing(target: str) -> Iterator[str]:
-    """Gives a folder to write into, which gets its name when it is whole, where folders can be renamed."""
+    """Yields a folder to write into. Where folders can be renamed, it gets its name once it is complete."""
     if is_remote(target):
         tf.io.gfile.makedirs(target)
         yield target
         return
     staging = posixpath.join(posixpath.dirname(target), _STAGING)
-    if tf.io.gfile.exists(staging):  # of a run that was killed
+    if tf.io.gfile.exists(staging):  # left by a run that was killed
         tf.io.gfile.rmtree(staging)
     tf.io.gfile.makedirs(staging)
     try:
@@ -129,7 +136,7 @@ def _appearing(target: str) -> Iterator[str]:
 
 
 def _remove(place: str) -> None:
-    """Removes what is there of a folder: object stores have none, and may list what they have not got."""
+    """Removes a folder. Object stores have no folders, and may list files that no longer exist."""
     files = [posixpath.join(folder, name) for folder, _, names in tf.io.gfile.walk(place) for name in names]
     for remove, path in [*((tf.io.gfile.remove, file) for file in files), (tf.io.gfile.rmtree, place)]:
         with contextlib.suppress(tf.errors.NotFoundError):

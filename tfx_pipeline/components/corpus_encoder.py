@@ -1,4 +1,4 @@
-"""CorpusEncoder: documents to token vectors, encoding only what no earlier run has encoded."""
+"""CorpusEncoder: encodes documents to token vectors, and reuses the vectors of earlier runs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CorpusEncoderSpec(ComponentSpec):
 
 
 class CorpusEncoderExecutor(SingleArtifacts, base_executor.BaseExecutor):
-    """Encodes a corpus in the work area, and moves the result to its artifact."""
+    """Encodes a corpus in the work area and moves the result to its artifact."""
 
     def run(self, inputs: Artifacts, outputs: Artifacts, properties: dict[str, Any]) -> None:
         """Called by TFX."""
@@ -65,7 +65,7 @@ class CorpusEncoderExecutor(SingleArtifacts, base_executor.BaseExecutor):
             work = stack.enter_context(
                 area.unfinished(KIND, key_of(origin, corpus.uri, properties["shard_characters"]))
             )
-            documents = work / ".documents"  # the dot keeps them from being sent to a remote work area
+            documents = work / ".documents"  # the dot excludes them from uploads to a remote work area
             _link_examples(corpus, documents)
             report = encode_corpus(
                 documents,
@@ -83,19 +83,19 @@ class CorpusEncoderExecutor(SingleArtifacts, base_executor.BaseExecutor):
 
 
 class CorpusEncoder(base_component.BaseComponent):
-    """Encodes the corpus; vectors of texts that this encoder has encoded before are copied.
+    """Encodes the corpus. Vectors of texts that this encoder encoded before are copied.
 
     Outputs `vectors`, the folder that `xtr-tf encode` writes.
 
     Args:
-        model: A model that holds an encoder: the Trainer's, or an exported retriever.
+        model: Model with an encoder: the Trainer's, or an exported retriever.
         corpus: Documents.
         settings: `EncodingConfig` as JSON.
-        shard_characters: Text of a shard, the unit of work and of resuming.
-        work: The pipeline's work area.
-        beam_args: Options of Beam; a runner among them encodes, otherwise this process does.
-        keep_order: Whether documents that did not change stay where they were and new ones come
-            last, so that the last index can be updated.
+        shard_characters: Characters of text per shard, the unit of work and of resuming.
+        work: Work area of the pipeline.
+        beam_args: Options of Beam. If they name a runner, its workers encode. Otherwise this process does.
+        keep_order: Whether unchanged documents keep their positions and new ones come last, so that the
+            last index can be updated.
     """
 
     SPEC_CLASS = CorpusEncoderSpec
@@ -126,7 +126,7 @@ class CorpusEncoder(base_component.BaseComponent):
 
 
 def _link_examples(corpus: Artifact, folder: Path) -> None:
-    """Gives the files of all splits names that `CorpusReader` knows."""
+    """Links the files of all splits under names that `CorpusReader` recognises."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     number = 0
@@ -142,7 +142,7 @@ def _link_examples(corpus: Artifact, folder: Path) -> None:
 
 
 def _runner(properties: dict[str, Any], reuses: bool) -> Runner:
-    """Beam's workers where a runner is named; where they see no earlier vectors, reuse is done here."""
+    """Uses Beam's workers if a runner is named, except to reuse earlier vectors that they cannot see."""
     beam_args, work = json.loads(properties["beam_args"]), properties["work"]
     if not names_runner(beam_args) or (reuses and is_remote(work)):
         return run_locally
@@ -154,7 +154,7 @@ def _runner(properties: dict[str, Any], reuses: bool) -> Runner:
 
 
 def _place(encoded: Path, base: Path | None, out: Path) -> None:
-    """Moves finished vectors to their artifact, or joins them with those of documents that stay."""
+    """Moves finished vectors to their artifact, or merges them with those of documents that stay."""
     out.rmdir()
     if base is None:
         shutil.move(encoded, out)
@@ -168,7 +168,7 @@ def _place(encoded: Path, base: Path | None, out: Path) -> None:
 def _record(
     vectors: Artifact, report: EncodingReport, fingerprint: str, latest: dict[str, str] | None
 ) -> None:
-    """Puts the figures where the metadata store keeps them."""
+    """Records the figures as custom properties, which the metadata store keeps."""
     vectors.set_string_custom_property("encoder_fingerprint", fingerprint)
     if latest:
         vectors.set_string_custom_property("reused", latest["vectors"])

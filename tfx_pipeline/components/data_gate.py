@@ -1,7 +1,8 @@
-"""DataGate: stops a run whose data would make a model worse, before anything is trained on them.
+"""DataGate: stops a run whose data would make a model worse, before training starts.
 
-Joins what ExampleValidator found with what it cannot see: languages that vanished or drifted, and
-judged queries that do not fit the corpus. Data that pass leave their statistics for the next time.
+Combines the findings of ExampleValidator with problems that it cannot see: languages that vanished or
+drifted, and judged queries that do not match the corpus. Data that pass leave their statistics for the next
+comparison.
 """
 
 from __future__ import annotations
@@ -57,14 +58,14 @@ class DataGateSpec(ComponentSpec):
 
 
 class DataGateExecutor(SingleArtifacts, base_beam_executor.BaseBeamExecutor):
-    """Runs every check, and raises with the first problem if there is any."""
+    """Runs all checks. If there are problems, logs all of them and raises an error with the first."""
 
     def run(self, inputs: Artifacts, outputs: Artifacts, properties: dict[str, Any]) -> None:
         """Called by TFX."""
         settings = settings_from_json(GateSettings, properties["thresholds"])
         gate = outputs["gate"]
         splits = json.loads(properties.get("splits") or "[]") or _splits(inputs["training_examples"])
-        # Findings of single queries first: they say plainly what statistics only hint at.
+        # Findings about single queries come first: they are clearer than statistics.
         problems = [
             *self._problems_of_positives(inputs, gate, splits, settings),
             *_problems_of_statistics(inputs, splits, settings),
@@ -104,23 +105,23 @@ class DataGateExecutor(SingleArtifacts, base_beam_executor.BaseBeamExecutor):
 
 
 class DataGate(base_beam_component.BaseBeamComponent):
-    """Lets data pass, or fails with a sentence that names the anomaly and what to do.
+    """Accepts data, or fails with a sentence that names the anomaly and what to do.
 
-    Outputs `gate`, which exists only for data that passed. Comparing with the latest of them, not
-    with the latest run, keeps a refused drift from being accepted by running again.
+    Outputs `gate`, which exists only for data that passed. Data are compared with the latest `gate`, not with
+    the latest run. A drift that was refused is therefore not accepted by running again.
 
     Args:
         training_examples: Judged queries.
-        training_statistics: Their statistics.
-        training_schema: Their curated schema.
-        training_anomalies: What ExampleValidator found.
+        training_statistics: Statistics of the judged queries.
+        training_schema: Curated schema of the judged queries.
+        training_anomalies: Anomalies that ExampleValidator found in the judged queries.
         corpus_examples: Documents.
-        corpus_statistics: Their statistics.
-        corpus_schema: Their curated schema.
-        corpus_anomalies: What ExampleValidator found.
-        previous: The `gate` of the data that passed last, if any.
+        corpus_statistics: Statistics of the documents.
+        corpus_schema: Curated schema of the documents.
+        corpus_anomalies: Anomalies that ExampleValidator found in the documents.
+        previous: The `gate` of the last data that passed, if any.
         thresholds: `GateSettings` as JSON.
-        splits: Of the training examples, those that are looked at; all if empty.
+        splits: Splits of the training examples to check. Checks all of them if empty.
     """
 
     SPEC_CLASS = DataGateSpec
@@ -160,7 +161,7 @@ class DataGate(base_beam_component.BaseBeamComponent):
 
 
 def _missing_positives(examples: Artifact, splits: list[str], findings: list[Finding]) -> dict[str, Missing]:
-    """Judgements without a document by split: of the examples, and left out when they were made."""
+    """Counts judgements without a document by split: in the examples, and left out when they were made."""
     left_out = json.loads(examples.get_string_custom_property(LEFT_OUT) or "{}")
     missing = {}
     for split in splits:
@@ -222,7 +223,7 @@ def _read_anomalies(artifact: Artifact, split: str) -> Any:
 
 
 def _keep_statistics(inputs: Artifacts, splits: list[str], gate: Artifact) -> None:
-    """Writes the statistics of what was looked at, and those of the last time of what was not."""
+    """Writes the statistics of the splits that were checked, and copies the previous ones of the others."""
     counts: dict[str, dict[str, float]] = {}
     with local_output(gate.uri) as folder:
         for kind in _KINDS:

@@ -1,4 +1,4 @@
-"""What the executors of this pipeline share: each channel holds one artifact, or none if it is optional."""
+"""Shared by the executors of this pipeline: each channel has one artifact, or none if it is optional."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Artifacts = Mapping[str, Artifact]
 
 
 class SingleArtifacts(abc.ABC):
-    """Gives an executor the one artifact of each channel instead of TFX's lists.
+    """Passes an executor the single artifact of each channel instead of TFX's lists.
 
-    To be named before the TFX executor that a class derives from.
+    List this class before the TFX executor among the base classes.
     """
 
     def Do(  # noqa: N802
@@ -31,14 +31,14 @@ class SingleArtifacts(abc.ABC):
         """Does the component's work.
 
         Args:
-            inputs: By channel; an optional one that is empty is missing.
-            outputs: By channel, to be filled.
-            properties: The component's parameters.
+            inputs: Input artifact by channel. Optional channels without an artifact are missing.
+            outputs: Output artifact by channel, to be filled.
+            properties: Parameters of the component.
         """
 
 
 def names_runner(beam_args: Sequence[str]) -> bool:
-    """Whether options of Beam say who is to work; without, this process does."""
+    """Returns whether options of Beam name a runner. Without one, this process does the work."""
     return any(argument.startswith("--runner=") for argument in beam_args)
 
 

@@ -1,4 +1,4 @@
-"""IndexBuilder: token vectors to a search index, built from scratch or updated from the last one."""
+"""IndexBuilder: builds a search index from token vectors, from scratch or by updating the last one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class IndexBuilderSpec(ComponentSpec):
 
 
 class IndexBuilderExecutor(SingleArtifacts, base_executor.BaseExecutor):
-    """Builds, or updates where that is asked for and the last index still suits the vectors."""
+    """Builds an index, or updates the last one if that is requested and it still fits the vectors."""
 
     def run(self, inputs: Artifacts, outputs: Artifacts, properties: dict[str, Any]) -> None:
         """Called by TFX."""
@@ -82,11 +82,11 @@ class IndexBuilder(base_component.BaseComponent):
     Args:
         vectors: Token vectors.
         settings: `IndexConfig` as JSON.
-        work: The pipeline's work area.
-        beam_args: Options of Beam; a runner among them builds the index, shard by shard, if artifacts lie in
-            a file system that its workers see, too. Otherwise this process does.
-        update: Whether to keep leaves and codes of the last index for documents that stayed. An index
-            whose leaves no longer suit the corpus is built again all the same.
+        work: Work area of the pipeline.
+        beam_args: Options of Beam. If they name a runner, its workers build the index shard by shard,
+            provided that they can see the file system of the artifacts. Otherwise this process builds it.
+        update: Whether to keep the leaves and codes of the last index for documents that stayed. An index
+            whose leaves no longer fit the corpus is built from scratch anyway.
     """
 
     SPEC_CLASS = IndexBuilderSpec
@@ -115,7 +115,7 @@ class IndexBuilder(base_component.BaseComponent):
 def _build(
     source: TokenVectors, out: Path, config: IndexConfig, properties: dict[str, Any], shared: bool
 ) -> TokenIndex:
-    """Builds with Beam's workers where a runner is named and they see the files: the same index."""
+    """Builds the index, with Beam's workers if a runner is named and they see the files. Same result."""
     beam_args = json.loads(properties["beam_args"])
     if not (shared and names_runner(beam_args)):
         return build_index(source, out, config)
@@ -125,16 +125,16 @@ def _build(
 
 
 def update_if_suited(last: TokenIndex, base: TokenVectors, source: TokenVectors, out: Path) -> str:
-    """Updates an index.
+    """Updates an index if it still fits the vectors.
 
     Args:
         last: The last index.
-        base: The vectors it was made from.
+        base: The vectors that it was made from.
         source: The vectors to index.
         out: Directory of the new index.
 
     Returns:
-        "", or why it should be built from scratch instead; nothing is written then.
+        "" if the index was updated. Otherwise the reason to build it from scratch. Nothing is written then.
     """
     present = {record.id for record in source.documents()}
     gone = [record.id for record in base.documents() if record.id not in present]

@@ -1,6 +1,6 @@
-"""NegativeMiner: training examples with the hard negatives that BM25 or the latest blessed model finds.
+"""NegativeMiner: adds hard negatives that BM25 or the latest blessed model finds to training examples.
 
-What may become a negative is `xtr_tf.evaluation.mining`'s business.
+`xtr_tf.evaluation.mining` decides which documents may become negatives.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from xtr_tf.lexical.terms import analyser_of
 from xtr_tf.training.data.examples import TrainingExample
 from xtr_tf.training.data.tfrecords import parse_example, serialize_example
 
-#: The split that gets negatives; the others are copied.
+#: The split that gets negatives. The others are copied.
 MINED = "train"
-# Terms that BM25 counts before there is a blessed model.
+# Terms of BM25 as long as there is no blessed model.
 _BEFORE_A_MODEL = "ngrams"
 
 
@@ -72,15 +72,15 @@ class NegativeMinerExecutor(SingleArtifacts, base_executor.BaseExecutor):
 
 
 class NegativeMiner(base_component.BaseComponent):
-    """Adds hard negatives to the examples that are trained on; those that they have already come first.
+    """Adds hard negatives to the training examples. Negatives that an example already has come first.
 
     Outputs `mined`, examples of the same splits.
 
     Args:
         examples: Judged queries.
-        corpus: Documents, which the negatives are taken from.
+        corpus: Documents to take negatives from.
         settings: `MiningConfig` as JSON.
-        model: The latest blessed model, if that is to rank the documents.
+        model: The latest blessed model, if it is to rank the documents. BM25 ranks them if None.
     """
 
     SPEC_CLASS = NegativeMinerSpec
@@ -111,7 +111,7 @@ def _by_bm25(ranker: str, documents: Sequence[Document]) -> Rank:
 
 
 def _by_model(directory: Path, documents: Sequence[Document]) -> Rank:
-    """By an exported model, whose index may be of an earlier corpus: what is gone from it is passed over."""
+    """Ranks by an exported model. Skips documents of its index that are no longer in the corpus."""
     from xtr_tf.evaluation.exported_model import open_exported
 
     exported = open_exported(directory)
@@ -131,7 +131,7 @@ def _write(folder: Path, records: Iterable[bytes]) -> None:
 
 
 def _record(mined: Artifact, before: Sequence[TrainingExample], after: Sequence[TrainingExample]) -> None:
-    """Puts the figures where the metadata store keeps them."""
+    """Records the figures as custom properties, which the metadata store keeps."""
     negatives = [sum(len(example.negatives) for example in examples) for examples in (before, after)]
     mined.set_int_custom_property("negatives_given", negatives[0])
     mined.set_int_custom_property("negatives_found", negatives[1] - negatives[0])

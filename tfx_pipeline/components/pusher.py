@@ -1,10 +1,10 @@
-"""Pusher's executor, which does not push a version that is in production already.
+"""Pusher's executor. It does not push a version that is already in production.
 
-A run in which nothing changed blesses the same model again, and a refresh of a corpus that did not
-change makes the same model again; TFX would push it, and servers would load again what they serve.
-TFX also copies into the version's own folder, where a server that polls finds a part of it; on a
-local file system a version appears whole, and everywhere a marker with the files' hashes is written last.
-A collection is published partition by partition, and named last (`collection_push.py`).
+A run without changes blesses the same model again, and a refresh of an unchanged corpus makes the same model
+again. TFX would push it, and servers would reload what they already serve. TFX also copies into the version's
+own folder, where a polling server finds an incomplete version. Here a version on a local file system appears
+complete, and on all file systems a marker with the hashes of the files is written last. A collection is
+published partition by partition and named last (`collection_push.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STAGING = ".pushing"
 
 
 class PushOnceExecutor(executor.Executor):
-    """Pushes a blessed model, unless it is the newest version that was pushed."""
+    """Pushes a blessed model, unless it is the same as the newest pushed version."""
 
     def Do(  # noqa: N802
         self,
@@ -51,7 +51,7 @@ class PushOnceExecutor(executor.Executor):
             return
         if self.CheckBlessing(input_dict) and is_collection(self.GetModelPath(input_dict)):
             pushed = artifact_utils.get_single_instance(output_dict["pushed_model"])
-            # As TFX numbers versions, but never one that is there.
+            # Numbered as TFX numbers versions, but never with a number that exists.
             version = max(int(time.time()), int(posixpath.basename(newest) or 0) + 1)
             place = push_collection(self.GetModelPath(input_dict), base, version)
             self._MarkPushed(pushed, place, str(version))
@@ -68,7 +68,7 @@ class PushOnceExecutor(executor.Executor):
         base: str,
         destination: Any,
     ) -> None:
-        """Pushes under a name that servers pass over, and renames."""
+        """Pushes under a name that servers ignore, and renames."""
         staging = Path(base, _STAGING)
         shutil.rmtree(staging, ignore_errors=True)  # a run that was killed may have left one
         destination.filesystem.base_directory = str(staging)
@@ -82,7 +82,7 @@ class PushOnceExecutor(executor.Executor):
             self._MarkPushed(pushed, str(place), version)
 
     def _mark(self, input_dict: dict[str, list[Artifact]], output_dict: dict[str, list[Artifact]]) -> None:
-        """Writes the marker into what was pushed, if anything was."""
+        """Writes the marker into the pushed version, if one was pushed."""
         pushed = artifact_utils.get_single_instance(output_dict["pushed_model"])
         destination = pushed.get_string_custom_property("pushed_destination")
         if not destination:
@@ -94,14 +94,21 @@ class PushOnceExecutor(executor.Executor):
 
 
 def newest_version(base: str) -> str:
-    """The directory of the largest version number in a model's base directory, or ""."""
+    """Finds the newest version of a model.
+
+    Args:
+        base: Base directory of the model, local or remote.
+
+    Returns:
+        The directory with the largest version number, or "" if there is none.
+    """
     names = tf.io.gfile.listdir(base) if tf.io.gfile.isdir(base) else []
     numbers = [int(name.rstrip("/")) for name in names if name.rstrip("/").isdecimal()]
     return posixpath.join(base, str(max(numbers))) if numbers else ""
 
 
 def _same(model: str, version: str) -> bool:
-    """Whether both were made from one encoder, corpus, index and code, whenever that was."""
+    """Returns whether both were made from the same encoder, corpus, index and code, at any time."""
     if not (tf.io.gfile.exists(posixpath.join(version, "saved_model.pb")) or is_collection(version)):
         return False
     first, second = _card(model), _card(version)
@@ -114,6 +121,6 @@ def _card(folder: str) -> dict[str, Any] | None:
         return None
     with tf.io.gfile.GFile(path) as file:
         card: dict[str, Any] = json.loads(file.read())
-    for name in ("created", "memory"):  # measured, and never quite the same
+    for name in ("created", "memory"):  # measured, so they differ slightly every time
         card.pop(name, None)
     return card

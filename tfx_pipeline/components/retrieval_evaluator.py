@@ -1,4 +1,4 @@
-"""RetrievalEvaluator: is an exported model good enough, in every language, to replace the one there is?
+"""RetrievalEvaluator: is an exported model good enough, in every language, to replace the current one?
 
 Measures the SavedModel itself, through its own index, on the development queries.
 """
@@ -72,17 +72,17 @@ class RetrievalEvaluatorSpec(ComponentSpec):
 
 
 class RetrievalEvaluatorExecutor(SingleArtifacts, evaluator.Executor):
-    """Measures, writes the report, and blesses or does not.
+    """Measures the model, writes the report, and decides whether to bless it.
 
-    Shares nothing with TFX's Evaluator but its place: in Vertex AI only a blessing of such an executor
-    gets the name of its model written into it, without which no later run finds the model.
+    Derives from TFX's Evaluator only because of Vertex AI. There, only the blessing of such an executor
+    records the name of its model, and without that name no later run finds the model.
     """
 
     def run(self, inputs: Artifacts, outputs: Artifacts, properties: dict[str, Any]) -> None:
         """Called by TFX."""
         settings = settings_from_json(QualitySettings, properties["thresholds"])
         model = inputs["model"]
-        # In a run that changed nothing the latest blessed model is this one.
+        # In a run without changes, the latest blessed model is this one.
         blessed = inputs.get("baseline_model")
         baseline = blessed if blessed is not None and blessed.id != model.id else None
         examples = inputs["examples"]
@@ -125,19 +125,19 @@ class RetrievalEvaluatorExecutor(SingleArtifacts, evaluator.Executor):
 class RetrievalEvaluator(base_beam_component.BaseBeamComponent):
     """Compares an exported model with thresholds and with the latest blessed model.
 
-    Outputs `evaluation`, a report as HTML, Markdown and JSON with BM25 and the baseline in it, and
-    `blessing`, which Pusher and LatestBlessedModelStrategy understand, with the reasons.
+    Outputs `evaluation`, a report as HTML, Markdown and JSON that includes BM25 and the baseline. Also
+    outputs `blessing`, with the reasons, which Pusher and LatestBlessedModelStrategy understand.
 
     Args:
         model: The exported model, a SavedModel in `Format-Serving`, or a collection.
-        examples: Training examples, whose split `eval` is measured.
+        examples: Training examples. The model is measured on their split `eval`.
         corpus: Documents, for BM25 and for the exact search.
         baseline_model: The latest blessed model, if there is one.
-        infra_blessing: ServingValidator's word: what cannot be served is not blessed, however good,
-            so that the latest blessed model is always one that could be pushed.
+        infra_blessing: Result of ServingValidator. A model that cannot be served is not blessed, however
+            good it is, so that the latest blessed model could always be pushed.
         thresholds: `QualitySettings` as JSON.
-        withdrawn: Why, by what models were made of, versions were taken back: none is blessed again.
-        part: Which queries of the split are measured, as for `development_set`.
+        withdrawn: Why versions were withdrawn, by the identity of their content. They are not blessed again.
+        part: Part of the split's queries to measure, as for `development_set`.
     """
 
     SPEC_CLASS = RetrievalEvaluatorSpec
@@ -172,14 +172,14 @@ class RetrievalEvaluator(base_beam_component.BaseBeamComponent):
 
 
 def bounded(settings: QualitySettings, documents: int) -> tuple[QualitySettings, str]:
-    """The settings for a corpus of this many documents, and a sentence about what they leave out.
+    """Turns off BM25 for a corpus that is too large for it.
 
     Args:
-        settings: As configured.
-        documents: Of the corpus.
+        settings: Settings as configured.
+        documents: Number of documents in the corpus.
 
     Returns:
-        The settings without BM25 for a corpus that is too large, and a sentence that says so, or "".
+        The settings, without BM25 if the corpus is too large, and a sentence that says so, or "".
     """
     if not settings.bm25 or documents <= settings.bm25_documents:
         return settings, ""
@@ -191,14 +191,14 @@ def bounded(settings: QualitySettings, documents: int) -> tuple[QualitySettings,
 
 
 def needs_texts(settings: QualitySettings, documents: int) -> bool:
-    """Whether the texts of a corpus of this many documents are held in memory.
+    """Returns whether the texts of the corpus must be in memory.
 
     Args:
-        settings: Of `bounded`.
-        documents: Of the corpus.
+        settings: Settings from `bounded`.
+        documents: Number of documents in the corpus.
 
     Returns:
-        Whether BM25 or the exact search reads them.
+        Whether BM25 or the exact search reads the texts.
     """
     return settings.bm25 or (settings.exact_queries > 0 and documents <= EXACT_DOCUMENTS)
 
@@ -236,7 +236,7 @@ def _evaluate(
 
 
 def _open(uri: str, name: str, stack: ExitStack) -> IndexModel:
-    """Opens a model, or a collection, of which a remote partition is here only while it is searched."""
+    """Opens a model or a collection. A remote partition is local only while it is searched."""
     if is_collection(uri):
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         tf.io.gfile.copy(posixpath.join(uri, COLLECTION_FILE), posixpath.join(folder, COLLECTION_FILE))
@@ -250,7 +250,7 @@ def _open(uri: str, name: str, stack: ExitStack) -> IndexModel:
 
 
 def _unspelt(model: Artifact, languages: Mapping[str, LanguagePart]) -> dict[str, float]:
-    """How much of each language the model's vocabulary has no pieces for."""
+    """Returns the share of each language that the model's vocabulary has no pieces for."""
     with local_input(f"{model.uri}/{ENCODER_FOLDER}") as encoder:
         if not (encoder / MANIFEST_FILE).is_file():  # an export of an earlier version
             return {}
@@ -262,18 +262,18 @@ def _unspelt(model: Artifact, languages: Mapping[str, LanguagePart]) -> dict[str
 
 
 def _content(model: Artifact) -> str:
-    """What a model was made of, as `withdrawal` knows it."""
+    """Returns the identity of a model's content, as `withdrawal` defines it."""
     card = read_model_card(model.uri)
     return identity_of(card) if card else ""
 
 
 def _default_k_prime(model: Artifact) -> int:
-    """What requests that name no k' get."""
+    """Returns the k' of requests that do not set one."""
     return int(read_model_card(model.uri).get("defaults", {}).get("k_prime", _USUAL_K_PRIME))
 
 
 def _record(evaluation: Artifact, verdict: Verdict, metric: str) -> None:
-    """Puts the figures where the metadata store keeps them."""
+    """Records the figures as custom properties, which the metadata store keeps."""
     evaluation.set_string_custom_property("metric", metric)
     evaluation.set_string_custom_property("code", code_version())
     for system, value in verdict.averages.items():

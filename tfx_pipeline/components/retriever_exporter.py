@@ -1,6 +1,6 @@
-"""RetrieverExporter: encoder, vectors and index to one SavedModel, proved before it is an artifact.
+"""RetrieverExporter: exports encoder, vectors and index as one SavedModel, and verifies it first.
 
-An index that is too large for one model becomes a collection: a SavedModel per partition.
+An index that is too large for one model becomes a collection: one SavedModel per partition.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class RetrieverExporterSpec(ComponentSpec):
 
 
 class RetrieverExporterExecutor(SingleArtifacts, base_executor.BaseExecutor):
-    """Exports through the gate of `xtr_tf.retriever`; a model that fails it is no artifact."""
+    """Exports through the gate of `xtr_tf.retriever`. A model that fails it does not become an artifact."""
 
     def run(self, inputs: Artifacts, outputs: Artifacts, properties: dict[str, Any]) -> None:
         """Called by TFX."""
@@ -96,7 +96,7 @@ class RetrieverExporterExecutor(SingleArtifacts, base_executor.BaseExecutor):
                 if "examples" in inputs and "corpus" in inputs:
                     assembly = _with_best_alpha(assembly, inputs["examples"], inputs["corpus"])
                 card = _export(assembly, properties["model_name"], out)
-            # Whoever refreshes the corpus needs the encoder of the model that was blessed.
+            # Refreshing the corpus needs the encoder of the blessed model.
             shutil.copytree(encoder, out / ENCODER_FOLDER)
             write_document_ids(out, TokenVectors.open(vectors).document_ids)
         _record(model, card)
@@ -105,22 +105,23 @@ class RetrieverExporterExecutor(SingleArtifacts, base_executor.BaseExecutor):
 class RetrieverExporter(base_component.BaseComponent):
     """Writes the servable model, with warm-up requests, reference answers and a model card.
 
-    Outputs `model`: the SavedModel in `Format-Serving`, where Pusher looks, or `collection.json` and a
-    SavedModel per partition there; and the encoder next to it.
+    Outputs `model`, with the SavedModel in `Format-Serving`, where Pusher looks, and the encoder next to it.
+    For a collection, `Format-Serving` contains `collection.json` and one SavedModel per partition.
 
     Args:
-        encoder: A model that holds the encoder.
+        encoder: Model that contains the encoder.
         vectors: Token vectors of the corpus.
-        index: Their index.
+        index: Index of the token vectors.
         defaults: `SearchDefaults` as JSON.
-        model_name: What requests will call the model.
-        store_text: What it returns of the texts, as for `assemble_retriever`.
-        tokens_per_partition: Most tokens of one model, about; an index with more becomes a collection.
-        beam_args: Options of Beam; a runner among them exports partitions in parallel, if artifacts lie in a
-            file system that its workers see, too. Otherwise this process exports one after the other.
-        examples: Training examples, on a third of whose split `eval` `alpha` is chosen; that of `defaults`
-            if None.
-        corpus: The documents that they name.
+        model_name: Name of the model in requests.
+        store_text: How much of the texts the model returns, as for `assemble_retriever`.
+        tokens_per_partition: Approximate maximum of tokens per model. A larger index becomes a collection.
+        beam_args: Options of Beam. If they name a runner, its workers export the partitions in parallel,
+            provided that they can see the file system of the artifacts. Otherwise this process exports one
+            partition after the other.
+        examples: Training examples. `alpha` is chosen on a third of their split `eval`. None uses the `alpha`
+            of `defaults`.
+        corpus: Documents that the examples name.
     """
 
     SPEC_CLASS = RetrieverExporterSpec
@@ -157,11 +158,11 @@ class RetrieverExporter(base_component.BaseComponent):
 
 
 def _with_best_alpha(assembly: Assembly, examples: Artifact, corpus: Artifact) -> Assembly:
-    """The same retriever, which answers by the `alpha` that suits development queries best.
+    """Returns the same retriever with the `alpha` that is best on development queries.
 
-    They are those that the model is not judged by. A query does not tell its language, so that
-    `serving_default` has one `alpha` for all, the best on the mean of languages. Callers who know the
-    language find its own in the model card.
+    The model is not judged on these queries. The language of a query is unknown, so `serving_default` has one
+    `alpha` for all languages: the best for their mean. Callers that know the language find its own `alpha` in
+    the model card.
     """
     from xtr_tf.evaluation.alpha import best_alpha, measure_alphas, over_languages
 
@@ -190,14 +191,14 @@ def _export(assembly: Assembly, name: str, out: Path) -> ModelCard:
 
 
 def _partitions(index: Path, tokens_per_partition: int | None) -> int:
-    """How many models an index becomes; a document is never cut, however many tokens it has."""
+    """Returns the number of models for an index. A document is never split, however many tokens it has."""
     opened = TokenIndex.open(index)
     wanted = math.ceil(opened.num_tokens / (tokens_per_partition or MOST))
     return min(wanted, np.count_nonzero(np.diff(opened.document_offsets)))
 
 
 def _runner(properties: dict[str, Any]) -> Runner | None:
-    """Beam's workers, where a runner is named."""
+    """Returns a runner with Beam's workers if the options name one."""
     beam_args = json.loads(properties.get("beam_args") or "[]")
     if not names_runner(beam_args):
         return None
@@ -207,7 +208,7 @@ def _runner(properties: dict[str, Any]) -> Runner | None:
 
 
 def _export_collection(job: PartitionExport, out: Path, runner: Runner | None) -> ModelCard:
-    """Writes a collection where a single model would be, with a card of all of it."""
+    """Writes a collection where a single model would be, with a card for all partitions."""
     folder = out / _STAGING
     collection = export_partitions(job, folder, runner=runner)
     cards = [read_card(folder / entry.path / str(entry.version)) for entry in collection.partitions]
@@ -218,7 +219,7 @@ def _export_collection(job: PartitionExport, out: Path, runner: Runner | None) -
 
 
 def _record(model: Artifact, card: ModelCard) -> None:
-    """Puts what the model was made of where the metadata store keeps it."""
+    """Records what the model was made from as custom properties, which the metadata store keeps."""
     model.set_string_custom_property("encoder_fingerprint", card.encoder["fingerprint"])
     model.set_string_custom_property("corpus_sha256", card.corpus["sha256"])
     model.set_int_custom_property("documents", card.corpus["documents"])

@@ -1,6 +1,7 @@
-"""The smoke test of a model: served by a real server in a process of its own, and asked over gRPC.
+"""The smoke test of a model: a real server in its own process serves it, and a client sends gRPC requests.
 
-Decides whether `ServingValidator` blesses. Knows nothing of TFX. Problems are phrases; none if all is right.
+Decides whether `ServingValidator` blesses. Knows nothing of TFX. Problems are phrases. A model without
+problems passed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from xtr_tf.retriever.gate import verify_model
 from xtr_tf.retriever.reference_cases import ReferenceCase, read_reference
 
 _VERSION = "1"
-# The exporter's requests are few and known: the limits that protect a public server are not for them.
+# The exporter's requests are few and known, so the limits that protect a public server do not apply.
 _SERVE = ("serve", "--port", "0", "--rest-port", "-1", "--max-k-prime", "100000000")
 _START = "from xtr_tf.cli import main; main()"
 _REQUEST_SECONDS = 60.0
@@ -40,13 +41,13 @@ _LOOK_SECONDS = 0.2
 
 @dataclasses.dataclass(frozen=True)
 class ServingSmokeTest:
-    """What the test found.
+    """Result of the test.
 
     Attributes:
-        problems: What was wrong.
-        answers: Reference answers that were compared over gRPC.
-        latency_ms: Of single queries, at the quantile that the settings name; None if an answer was wrong.
-        load_seconds: What loading took in the fresh process; None if it did not end well.
+        problems: Problems that were found.
+        answers: Number of reference answers that were compared over gRPC.
+        latency_ms: Latency of single queries at the quantile of the settings. None if an answer was wrong.
+        load_seconds: Time to load the model in the fresh process. None if loading failed.
     """
 
     problems: tuple[str, ...]
@@ -56,14 +57,14 @@ class ServingSmokeTest:
 
 
 def run_smoke_test(directory: Path, settings: ServingCheckSettings) -> ServingSmokeTest:
-    """Loads a model as TensorFlow Serving does, then serves it and asks it what its exporter asked.
+    """Loads a model as TensorFlow Serving does, then serves it and repeats the requests of its exporter.
 
     Args:
-        directory: One version of a model.
-        settings: How fast it must be.
+        directory: Directory of one version of a model.
+        settings: Latency that the model must reach, and timeouts.
 
     Returns:
-        Load time, latencies, and what is wrong.
+        Load time, latency and problems.
     """
     try:
         report = verify_model(directory)
@@ -84,18 +85,18 @@ def run_smoke_test(directory: Path, settings: ServingCheckSettings) -> ServingSm
 def run_collection_test(
     collection: Collection, fetch: Fetch, settings: ServingCheckSettings
 ) -> ServingSmokeTest:
-    """The same for a collection, one partition after the other, so that one machine can do it.
+    """Tests a collection, one partition after the other, so that one machine is enough.
 
-    Each partition is tested as a model. Then an aggregator in front of it, which is told that it is the whole
-    collection, must find it to be what `collection.json` says, and give the partition's own answers.
+    Each partition is tested as a model. Then an aggregator that is configured with this partition as the
+    whole collection must accept it as described by `collection.json`, and return the partition's own answers.
 
     Args:
-        collection: What `collection.json` says.
-        fetch: Gives a partition's model, by its path, for as long as it is tested.
-        settings: How fast an aggregator with one partition must be.
+        collection: Content of `collection.json`.
+        fetch: Provides the model of a partition, by its path, while it is tested.
+        settings: Latency that an aggregator with one partition must reach, and timeouts.
 
     Returns:
-        Load time and latency of the slowest partition, and what is wrong with any.
+        Load time and latency of the slowest partition, and the problems of the first partition that has any.
     """
     tests = []
     for number, entry in enumerate(collection.partitions):
@@ -149,7 +150,7 @@ def _of_partition(number: int, problems: Sequence[str]) -> tuple[str, ...]:
 
 
 def _wait_for_collection(client: Client, seconds: float) -> None:
-    """Waits until the aggregator has found its partition to be what it was told."""
+    """Waits until the aggregator has accepted its partition."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -222,7 +223,7 @@ def _client(target: str) -> Client:
 
 
 def _is_sendable(case: ReferenceCase) -> bool:
-    """Whether the client can send it: it knows no matrices."""
+    """Returns whether the client can send the case. It does not support matrices."""
     return all(array.ndim <= 1 for array in case.inputs.values())
 
 
@@ -242,7 +243,7 @@ def _array(tensor: Tensor, expected: np.ndarray | None) -> np.ndarray:
 
 
 def _latency(client: Client, cases: Sequence[ReferenceCase], settings: ServingCheckSettings) -> float:
-    """Milliseconds within which the quantile of single queries was answered."""
+    """Returns the latency of single queries in milliseconds, at the quantile of the settings."""
     texts = [text for case in cases if case.signature == "serving_default" for text in case.inputs["query"]]
     queries = sorted({text for text in texts if text.strip()})
     spent = []

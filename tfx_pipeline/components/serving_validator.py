@@ -1,4 +1,4 @@
-"""ServingValidator: does an exported model load, answer and keep its pace under a real server?
+"""ServingValidator: does an exported model load, answer and stay fast enough under a real server?
 
 Needs neither Docker nor Kubernetes: the model is loaded as TensorFlow Serving loads it, and served
 by `xtr-tf serve`.
@@ -40,7 +40,7 @@ class ServingValidatorSpec(ComponentSpec):
 
 
 class ServingValidatorExecutor(SingleArtifacts, base_executor.BaseExecutor):
-    """Serves the model, asks it, and blesses or does not."""
+    """Serves the model, sends it requests, and decides whether to bless it."""
 
     def run(self, inputs: Artifacts, outputs: Artifacts, properties: dict[str, Any]) -> None:
         """Called by TFX."""
@@ -57,7 +57,7 @@ class ServingValidatorExecutor(SingleArtifacts, base_executor.BaseExecutor):
 
 
 class ServingValidator(base_component.BaseComponent):
-    """Proves that a model can be served.
+    """Verifies that a model can be served.
 
     Outputs `blessing`, an InfraBlessing that Pusher understands, with the reasons.
 

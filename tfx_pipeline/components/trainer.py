@@ -1,8 +1,8 @@
-"""Trainer's part: `xtr_tf.training` on the ids that Transform wrote.
+"""The module file of Trainer: runs `xtr_tf.training` on the token ids that Transform wrote.
 
-Checkpoints lie in the pipeline's work area, under a key of data, settings and base model, so that
-a run that was killed continues. The trained encoder becomes the `Model`; curves, checkpoints and
-configuration the `ModelRun`.
+Checkpoints are in the pipeline's work area, under a key of data, settings and base model, so that a run that
+was killed continues. The trained encoder becomes the `Model`. Curves, checkpoints and configuration become
+the `ModelRun`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,15 @@ from xtr_tf.training.train import train
 
 
 def run_fn(fn_args: Any) -> None:
-    """Called by TFX's Trainer.
+    """Trains an encoder. Called by TFX's Trainer.
 
     Args:
-        fn_args: Its `custom_config` has `run`, the mapping of a `RunConfig`, `vocabulary`, the
-            SentencePiece file, `initial_encoder`, a directory or "", and `work`, the work area.
+        fn_args: Arguments of Trainer. `custom_config` has `run` (the mapping of a `RunConfig`), `vocabulary`
+            (the SentencePiece file), `vocabulary_hash`, `initial_encoder` (a directory or "") and `work` (the
+            work area).
+
+    Raises:
+        InputError: The encoder that training starts from has another vocabulary than the examples.
     """
     settings = fn_args.custom_config
     base = posixpath.dirname(fn_args.base_model) if fn_args.base_model else settings["initial_encoder"]
@@ -43,29 +47,29 @@ def run_fn(fn_args: Any) -> None:
     reader = "" if place.is_chief else place.name
     with WorkArea(settings["work"]).unfinished("training", key, reader) as work:
         output = work / "run"
-        # A dot keeps what is fetched again each time from being sent back to a remote work area, and a name
-        # keeps workers that share it out of each other's way.
+        # The dot excludes inputs, which are fetched again each time, from uploads to a remote work area. The
+        # name separates the workers that share the area.
         inputs = work / f".inputs{place.name and '-'}{place.name}"
         config = _configure(settings, fn_args, base, inputs, output)
 
         def publish(encoder: Path) -> None:
             _publish(output, encoder, fn_args.serving_model_dir, fn_args.model_run_dir)
 
-        # TFX looks for the model in every worker, and the chief removes what they all read: none of them
-        # comes back from training before the model is published.
+        # TFX looks for the model in every worker, and the chief removes files that they all read. So no
+        # worker returns from training before the model is published.
         train(config, publish=publish)
 
 
 def _what_is_trained(run: dict[str, Any]) -> dict[str, Any]:
-    """A run's settings without those that may change when it is continued."""
+    """Returns the settings of a run without those that may change when it is continued."""
     training = {name: value for name, value in run["training"].items() if name not in FREE_SETTINGS}
     return {**run, "training": training}
 
 
 def _configure(settings: dict[str, Any], fn_args: Any, base: str, inputs: Path, output: Path) -> RunConfig:
-    """The run's configuration, with its inputs at paths that are the same when it is continued.
+    """Returns the run's configuration, with inputs at paths that stay the same when it is continued.
 
-    The checkpoint that is best on the split `eval` becomes the model; its figures are in the `ModelRun`.
+    The checkpoint that is best on the split `eval` becomes the model. Its figures are in the `ModelRun`.
     """
     config = from_mapping(RunConfig, settings["run"])
     shutil.rmtree(inputs, ignore_errors=True)
@@ -100,7 +104,7 @@ def _copy_base(encoder: Path, target: Path, vocabulary: Path) -> None:
 
 
 def _copy_sets(patterns: list[str], inputs: Path, name: str) -> tuple[SourceConfig, ...]:
-    """Tokenized sets, copied to where they are read; patterns that fit no file are left out."""
+    """Copies tokenized sets to where they are read. Patterns that match no file are left out."""
     sets = []
     for number, pattern in enumerate(patterns):
         if files := tf.io.gfile.glob(pattern):

@@ -1,7 +1,7 @@
-"""Transform's part: from training examples of texts to examples of ids and fingerprints.
+"""The module file of Transform: converts training examples of texts to token ids and fingerprints.
 
-The graph that is applied here is the tokenizer of the exported model, so that training and serving
-cannot disagree. What comes out is described in `xtr_tf.training.data.tokenized`.
+It applies the tokenizer graph of the exported model, so that training and serving cannot disagree.
+`xtr_tf.training.data.tokenized` describes the output.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def preprocessing_fn(inputs: dict[str, tf.SparseTensor], custom_config: dict[str
 
     Args:
         inputs: Features of `xtr_tf.training.data.tfrecords`, `[batch, (values)]` each.
-        custom_config: What `tokenizer_config` takes.
+        custom_config: Settings for `tokenizer_config`.
 
     Returns:
         Features of `xtr_tf.training.data.tokenized`.
@@ -44,11 +44,14 @@ def preprocessing_fn(inputs: dict[str, tf.SparseTensor], custom_config: dict[str
 
 
 def tokenizer_config(settings: dict[str, Any]) -> TokenizerConfig:
-    """How examples are tokenized: what the run says, and what it leaves open as in the configured encoder.
+    """Returns the tokenizer settings of a run. Settings that it leaves open come from the initial encoder.
 
     Args:
-        settings: `tokenizer`, the mapping of a run's `TokenizerSettings`, and `initial_encoder`, a directory
-            or "".
+        settings: Mapping with `tokenizer` (the mapping of a run's `TokenizerSettings`) and `initial_encoder`
+            (a directory or "").
+
+    Returns:
+        The tokenizer configuration.
     """
     said = from_mapping(TokenizerSettings, settings["tokenizer"])
     if not settings["initial_encoder"]:
@@ -66,7 +69,7 @@ def _tokenizer(config: TokenizerConfig) -> Tokenizer:
 def _documents(
     tokenizer: Tokenizer, inputs: dict[str, tf.SparseTensor], kind: str, query_keys: tf.Tensor
 ) -> Features:
-    """The features of positives or negatives, the documents of a row one after the other."""
+    """Returns the features of positives or negatives. The documents of a row follow each other."""
     texts = tf.RaggedTensor.from_sparse(inputs[f"{kind}_texts"])
     titles = tf.RaggedTensor.from_sparse(inputs[f"{kind}_titles"]).values
     ids = tf.RaggedTensor.from_sparse(inputs[f"{kind}_ids"]).values
@@ -84,18 +87,18 @@ def _documents(
 
 
 def _rows(documents: tf.RaggedTensor, numbers: tf.Tensor) -> tf.SparseTensor:
-    """`[documents, width]` numbers, the same many for each, as `[batch, (numbers)]` int64."""
+    """Converts `[documents, width]` numbers to `[batch, (numbers)]` int64."""
     splits = documents.row_splits * tf.cast(tf.shape(numbers)[1], tf.int64)
     flat = tf.cast(tf.reshape(numbers, [-1]), tf.int64)
     return tf.RaggedTensor.from_row_splits(flat, splits, validate=False).to_sparse()
 
 
 def _fingerprints(kind: str, texts: tf.Tensor) -> tf.Tensor:
-    """`[texts]` strings to `[texts, 2]` int32; equal if, and only if, the texts are."""
+    """Converts `[texts]` strings to `[texts, 2]` int32, which are equal if and only if the texts are."""
     marked = tf.strings.join([tf.constant(f"{kind}\0"), texts])
     return tf.bitcast(tf.reshape(tf.fingerprint(marked), [-1, 2, 4]), tf.int32)
 
 
 def _single(values: tf.SparseTensor) -> tf.Tensor:
-    """`[batch]`, of a feature with one value per row."""
+    """Returns a feature with one value per row as `[batch]`."""
     return tf.sparse.to_dense(values)[:, 0]

@@ -1,1 +1,1 @@
-"""Data of the pipeline: ExampleGen for judged queries and documents, splits, and what data must satisfy."""
+"""Data of the pipeline: ExampleGen for judged queries and documents, splits, and data checks."""

@@ -1,7 +1,7 @@
-"""What statistics tell of data that should not be used: anomalies, languages that vanished or drifted.
+"""Detects data that should not be used by their statistics: anomalies, vanished and drifted languages.
 
-Each problem is a phrase that says what is wrong and where. Reads messages of TensorFlow Metadata; knows
-nothing of artifacts, nor of what `DataGate` makes of a problem.
+Each problem is a phrase that says what is wrong and where. This file reads messages of TensorFlow Metadata.
+It knows nothing of artifacts, or of how `DataGate` handles a problem.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ def anomaly_sentences(anomalies: Any, statistics: Any) -> list[str]:
 
     Args:
         anomalies: `Anomalies` that ExampleValidator wrote.
-        statistics: `DatasetFeatureStatistics` of the same split, which hold what could not be read.
+        statistics: `DatasetFeatureStatistics` of the same split, which also list unreadable records.
 
     Returns:
-        A phrase each; records that could not be read come first.
+        One phrase per anomaly. Unreadable records come first.
     """
     found = dict(anomalies.anomaly_info)
     sentences = []
     if found.pop(DEFECT, None) is not None:
         sentences.append(_unreadable(statistics))
-        # What an unreadable record lacks is no news.
+        # Features that unreadable records lack are not worth reporting.
         found = {name: info for name, info in found.items() if not _only_missing(info)}
     sentences += [
         f"`{name}`: {_lower(reason.description or reason.short_description)}"
@@ -64,15 +64,15 @@ def _lower(sentence: str) -> str:
 
 
 def vanished_languages(statistics: Any, schema: Any, minimum: int) -> list[str]:
-    """Finds languages of the schema that a split has too few examples of.
+    """Finds languages of the schema with too few examples in a split.
 
     Args:
         statistics: `DatasetFeatureStatistics` of the split.
-        schema: The curated schema, whose domain of `language` lists those in use.
-        minimum: Examples that a language must have.
+        schema: Curated schema. The domain of `language` lists the languages in use.
+        minimum: Minimum number of examples per language.
 
     Returns:
-        A phrase per language.
+        One phrase per language.
     """
     counts = language_counts(statistics)
     return [
@@ -83,16 +83,16 @@ def vanished_languages(statistics: Any, schema: Any, minimum: int) -> list[str]:
 
 
 def drifted_languages(statistics: Any, previous: Any, schema: Any, threshold: float) -> list[str]:
-    """Compares a split's languages with an earlier split's, by TFDV's drift comparator.
+    """Compares the languages of a split with those of an earlier split, by TFDV's drift comparator.
 
     Args:
         statistics: `DatasetFeatureStatisticsList` with one split.
-        previous: The same of the data that it is compared with.
-        schema: The curated schema.
-        threshold: How far the share of one language may be apart.
+        previous: `DatasetFeatureStatisticsList` of the split to compare with.
+        schema: Curated schema.
+        threshold: Maximum difference between the shares of a language.
 
     Returns:
-        A phrase per language.
+        A phrase about the language that drifted most, or an empty list.
     """
     compared = type(schema)()
     compared.CopyFrom(schema)
@@ -109,7 +109,14 @@ def drifted_languages(statistics: Any, previous: Any, schema: Any, threshold: fl
 
 
 def language_counts(statistics: Any) -> dict[str, float]:
-    """Examples of a split by language."""
+    """Returns the number of examples by language.
+
+    Args:
+        statistics: `DatasetFeatureStatistics` of a split.
+
+    Returns:
+        Counts by language. Empty if the split has no feature `language`.
+    """
     for feature in statistics.features:
         if _LANGUAGE in (feature.name, *feature.path.step):
             buckets = feature.string_stats.rank_histogram.buckets

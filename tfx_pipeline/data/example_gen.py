@@ -1,7 +1,7 @@
-"""What ExampleGen reads here: judged queries and documents, by the readers that `xtr_tf` has for them.
+"""The inputs of ExampleGen: judged queries and documents, read by the readers of `xtr_tf`.
 
-One Beam worker reads one file. A record that cannot be used becomes an example with the feature `defect`,
-which statistics count and `DataGate` refuses.
+One Beam worker reads one file. A record that cannot be used becomes an example with the feature `defect`.
+Statistics count these examples, and `DataGate` refuses them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,11 @@ def split_reader(read_file: FileReader) -> beam.PTransform:
     """Makes the transform that TFX applies to each input split.
 
     Args:
-        read_file: Gives the serialised examples of a file from its path relative to the input's
-            folder, and that folder; and the fields that are declared, if any are.
+        read_file: Function that yields the serialised examples of a file. Its arguments are the path relative
+            to the input's folder, that folder, and the declared fields if there are any.
+
+    Returns:
+        The transform.
     """
 
     @beam.ptransform_fn
@@ -63,7 +66,14 @@ def split_reader(read_file: FileReader) -> beam.PTransform:
 
 
 def declare_fields(fields: Mapping[str, str]) -> example_gen_pb2.CustomConfig:
-    """How declared fields reach the executor, which TFX gives nothing but properties."""
+    """Packs declared fields for the executor, which receives only properties from TFX.
+
+    Args:
+        fields: Types of the fields by name.
+
+    Returns:
+        The `custom_config` of ExampleGen.
+    """
     packed = any_pb2.Any()
     content = struct_pb2.Struct()
     content.update(dict(fields))
@@ -72,7 +82,14 @@ def declare_fields(fields: Mapping[str, str]) -> example_gen_pb2.CustomConfig:
 
 
 def declared_fields(exec_properties: Mapping[str, Any]) -> dict[str, str]:
-    """The inverse of `declare_fields`."""
+    """Unpacks the fields that `declare_fields` packed.
+
+    Args:
+        exec_properties: Execution properties of ExampleGen.
+
+    Returns:
+        Types of the fields by name. Empty if none are declared.
+    """
     custom = example_gen_pb2.CustomConfig()
     if exec_properties.get("custom_config"):
         proto_utils.json_to_proto(exec_properties["custom_config"], custom)
@@ -92,16 +109,16 @@ class Defects(BadRecords):
         self.sentences: list[str] = []
 
     def skip(self, path: str | Path, line: int, reason: str) -> None:
-        """Notes a bad record; never raises."""
+        """Records a bad record. Never raises."""
         self.count += 1
         self.sentences.append(f"{Path(path).name}, line {line}: {reason}")
 
     def miss_document(self, dataset: str, number: int, query: str, document: str) -> None:
-        """Passes over a judgement whose document is gone: see `missing_positives`, and the gate's limit."""
+        """Ignores a judgement whose document is gone. `missing_positives` counts it for the gate's limit."""
 
 
 def defect_example(sentence: str) -> bytes:
-    """The serialised example that stands for a bad record."""
+    """Returns the serialised example that represents a bad record."""
     feature = tf.train.Feature(bytes_list=tf.train.BytesList(value=[sentence.encode()]))
     return tf.train.Example(features=tf.train.Features(feature={DEFECT: feature})).SerializeToString()
 
@@ -111,7 +128,7 @@ SOURCES, RECORDS, MISSING = "sources", "records", "missing_positives"
 
 
 class RecordingExecutor(BaseExampleGenExecutor):
-    """An ExampleGen that leaves in its artifact what it was made from."""
+    """An ExampleGen that records in its artifact what it was made from."""
 
     def Do(  # noqa: N802
         self,
@@ -151,24 +168,24 @@ def _count_records(examples: Artifact) -> dict[str, int]:
 
 
 class RecordExecutor(RecordingExecutor, ImportExecutor):
-    """Takes examples that an earlier pipeline wrote."""
+    """Imports examples that an earlier pipeline wrote."""
 
 
 class CorpusExecutor(RecordingExecutor):
     """Reads documents with the features `id`, `title`, `text` and `language`, one worker per file."""
 
     def GetInputSourceToExamplePTransform(self) -> beam.PTransform:  # noqa: N802
-        """The transform that TFX applies to each input split."""
+        """Returns the transform that TFX applies to each input split."""
         return split_reader(read_corpus_file)
 
 
 def read_corpus_file(file: str, base: str, fields: Mapping[str, str] | None = None) -> Iterator[bytes]:
-    """The documents of one file, `file` being relative to `base`, with the fields that are declared.
+    """Reads the documents of one file, with the declared fields.
 
     Args:
-        file: Relative to `base`.
-        base: The input's folder, local or remote.
-        fields: Names and types of further fields.
+        file: Path relative to `base`.
+        base: Folder of the input, local or remote.
+        fields: Types of additional fields by name.
 
     Yields:
         Serialised `tf.train.Example`s.
@@ -185,7 +202,7 @@ def read_corpus_file(file: str, base: str, fields: Mapping[str, str] | None = No
 
 
 def document_example(document: Document) -> bytes:
-    """A document as a serialised example; an empty title is a missing feature."""
+    """Serialises a document as an example. Features with empty values, such as a title, are missing."""
     values = {
         "id": document.id,
         "title": document.title,
@@ -200,7 +217,7 @@ def document_example(document: Document) -> bytes:
 
 
 def _feature(value: Any) -> tf.train.Feature:
-    """A text or several, or a number; true and false are 1 and 0."""
+    """Returns the feature of one text, several texts or a number. True and false become 1 and 0."""
     if isinstance(value, float):
         return tf.train.Feature(float_list=tf.train.FloatList(value=[value]))
     if isinstance(value, int):
@@ -210,7 +227,7 @@ def _feature(value: Any) -> tf.train.Feature:
 
 
 def parse_document(record: bytes) -> Document:
-    """The inverse of `document_example`."""
+    """Parses an example of `document_example`. Additional fields are not read."""
     features = tf.train.Example.FromString(record).features.feature
 
     def text(name: str) -> str:
@@ -222,21 +239,21 @@ def parse_document(record: bytes) -> Document:
 class TrainingExecutor(RecordingExecutor):
     """Reads judged queries, one worker per file.
 
-    A split's pattern is either a glob of JSONL or TSV files, or `qrels/SPLIT.tsv` of a BEIR
+    The pattern of a split is either a glob of JSONL or TSV files, or `qrels/SPLIT.tsv` of a BEIR
     folder, whose queries and documents are then joined.
     """
 
     def GetInputSourceToExamplePTransform(self) -> beam.PTransform:  # noqa: N802
-        """The transform that TFX applies to each input split."""
+        """Returns the transform that TFX applies to each input split."""
         return split_reader(read_training_file)
 
 
 def read_training_file(file: str, base: str) -> Iterator[bytes]:
-    """The examples of one file of a split.
+    """Reads the examples of one file of a split.
 
     Args:
-        file: Path relative to `base`; `qrels/SPLIT.tsv` means a BEIR folder's judgements.
-        base: The input's folder.
+        file: Path relative to `base`. `qrels/SPLIT.tsv` means the judgements of a BEIR folder.
+        base: Folder of the input, local or remote.
 
     Yields:
         Serialised `tf.train.Example`s.

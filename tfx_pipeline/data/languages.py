@@ -1,7 +1,8 @@
-"""What a corpus has of each language, and what nobody would notice: one that is not measured, or not spelt.
+"""The languages of a corpus, and two problems that are easy to miss: not measured, or not in the vocabulary.
 
-A language that arrives without questions is searched by everybody and judged by nobody. A vocabulary that was
-trimmed before it arrived spells it in bytes, or not at all. Neither ends a run; both are said in its verdict.
+A new language without judged queries is searched, but its quality is not measured. A vocabulary that was
+trimmed before the language was added splits its texts into bytes or unknown tokens. These problems do not
+stop a run. Its verdict mentions them.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from xtr_tf.collections.document import Document
 from xtr_tf.model.vocabulary import SentencePieceModel
 
-# Enough to tell a language that the vocabulary knows (a few per cent at most, of rare Chinese characters in a
-# small one) from one that it does not (nearly all).
+# Enough to tell a language that the vocabulary covers (at most a few per cent, for rare Chinese characters in
+# a small vocabulary) from one that it does not cover (nearly all tokens).
 _SAMPLED_DOCUMENTS, _SAMPLED_CHARACTERS = 100, 1_000
 _MOST_UNSPELT = 0.2
 
@@ -23,8 +24,8 @@ class LanguagePart:
     """The documents of a language.
 
     Attributes:
-        documents: How many.
-        sample: The beginnings of some of their texts.
+        documents: Number of documents.
+        sample: Beginnings of some of their texts.
     """
 
     documents: int = 0
@@ -32,17 +33,17 @@ class LanguagePart:
 
 
 class LanguageParts:
-    """Counts documents that pass by.
+    """Counts documents by language while they are read.
 
     Attributes:
-        found: By language.
+        found: Counts and samples by language.
     """
 
     def __init__(self) -> None:
         self.found: dict[str, LanguagePart] = {}
 
     def count(self, document: Document) -> Document:
-        """Counts a document, and gives it back."""
+        """Counts a document and returns it."""
         part = self.found.setdefault(document.language, LanguagePart())
         part.documents += 1
         if len(part.sample) < _SAMPLED_DOCUMENTS:
@@ -51,15 +52,15 @@ class LanguageParts:
 
 
 def unspelt_share(texts: Iterable[str], vocabulary: SentencePieceModel, lowercase: bool) -> float:
-    """The share of the tokens of some texts that are bytes or unknown, for want of pieces.
+    """Returns the share of tokens that are bytes or unknown because the vocabulary lacks pieces.
 
     Args:
-        texts: In one language.
-        vocabulary: Of the encoder.
-        lowercase: Whether its tokenizer lower-cases.
+        texts: Texts in one language.
+        vocabulary: Vocabulary of the encoder.
+        lowercase: Whether the tokenizer converts texts to lower case.
 
     Returns:
-        From 0 to 1.
+        The share, from 0 to 1.
     """
     poor = {
         number
@@ -74,15 +75,15 @@ def unspelt_share(texts: Iterable[str], vocabulary: SentencePieceModel, lowercas
 def remarks(
     languages: Mapping[str, LanguagePart], measured: Iterable[str], unspelt: Mapping[str, float]
 ) -> Iterator[str]:
-    """Sentences about languages that deserve a look.
+    """Describes languages that need attention.
 
     Args:
-        languages: Of the corpus.
+        languages: Languages of the corpus.
         measured: Languages that have judged queries.
         unspelt: `unspelt_share` by language.
 
     Yields:
-        A sentence each.
+        One sentence per problem.
     """
     for language in sorted(languages.keys() - set(measured)):
         yield (

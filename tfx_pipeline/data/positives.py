@@ -1,7 +1,7 @@
-"""Judged queries against the corpus: what statistics cannot see, in one Beam pass over both.
+"""Compares judged queries with the corpus in one Beam pass over both. Statistics cannot do this.
 
-An empty query is a value like any other to statistics, and a positive that is not in the corpus
-looks as good as one that is; the first trains on nothing, the second can never be found.
+For statistics, an empty query is a value like any other, and a positive that is not in the corpus looks like
+one that is. Training learns nothing from the first. The second can never be found.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ import tensorflow as tf
 
 from tfx_pipeline.data.example_gen import DEFECT
 
-# Development queries are judged by their positives' ids; training ones may do without.
+# Development queries are judged by the ids of their positives. Training queries do not need ids.
 _NEEDS_IDS = "eval"
 
-#: The problem that is tolerated up to a share of the positives; documents come and go.
+#: The problem that is tolerated up to a share of the positives, because documents come and go.
 MISSING = "have a positive that is not in the corpus"
-#: Not a problem, but what the share is of.
+#: Not a problem, but the total that the share refers to.
 NAMED = "name a positive"
 
-#: Split, problem.
+#: Split and problem.
 Problem = tuple[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """A problem that some examples of a split have.
+    """A problem of some examples of a split.
 
     Attributes:
-        split: Which.
-        problem: What, as a phrase after "queries that".
-        count: How many; positives of `MISSING` and `NAMED`, examples of the others.
-        example: One of them.
+        split: Name of the split.
+        problem: The problem, as a phrase after "queries that".
+        count: How often it occurs. Counts positives for `MISSING` and `NAMED`, and examples otherwise.
+        example: One occurrence.
     """
 
     split: str
@@ -51,13 +51,13 @@ class Finding:
 def check_positives(
     pipeline: beam.Pipeline, examples: Mapping[str, str], corpus: Iterable[str], output: str
 ) -> None:
-    """Adds the check to a pipeline.
+    """Adds the check to a Beam pipeline.
 
     Args:
-        pipeline: Which.
+        pipeline: The Beam pipeline.
         examples: File pattern of the judged queries by split.
         corpus: File patterns of the documents.
-        output: Where the findings are written, one JSON object per line.
+        output: File for the findings, one JSON object per line.
     """
     judged = [
         pipeline
@@ -85,13 +85,20 @@ def check_positives(
 
 
 def read_findings(text: str) -> list[Finding]:
-    """Reads what `check_positives` wrote, in a fixed order."""
+    """Parses the findings that `check_positives` wrote.
+
+    Args:
+        text: Content of the file.
+
+    Returns:
+        The findings, sorted by split and problem.
+    """
     found = [Finding(**json.loads(line)) for line in text.splitlines()]
     return sorted(found, key=lambda finding: (finding.split, finding.problem))
 
 
 def _inspect(record: bytes, split: str) -> Iterator[Any]:
-    """Yields problems of an example, and its positives as (document id, (split, example))."""
+    """Yields the problems of an example, and its positives as (document id, (split, example))."""
     features = tf.train.Example.FromString(record).features.feature
     if DEFECT in features:
         return
@@ -131,7 +138,7 @@ def _named(positive: tuple[str, tuple[str, str]]) -> tuple[Problem, str]:
 
 
 class _CountAndFirst(beam.CombineFn):
-    """How many there are, and the smallest, whatever the order they come in."""
+    """Counts elements and keeps the smallest, independent of their order."""
 
     def create_accumulator(self) -> tuple[int, str]:
         return 0, ""

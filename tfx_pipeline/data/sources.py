@@ -1,7 +1,7 @@
-"""Which files an input of the pipeline is read from, what is in them, and what their judgements miss.
+"""The files that an input of the pipeline is read from, their content, and documents missing in judgements.
 
-Told by content, not by time: a file that was only touched has not changed. Local files only. Imports neither
-TFX nor TensorFlow, so that these questions are answered before either is started.
+Files are compared by content, not by time: a file that was only touched has not changed. Handles only local
+files. Imports neither TFX nor TensorFlow, so that these questions are answered before either starts.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class SourceFile:
     """A file that was read.
 
     Attributes:
-        file: Its path below the input's folder.
-        bytes: Its size.
-        sha256: Of its content.
+        file: Path below the input's folder.
+        bytes: Size of the file.
+        sha256: Hash of its content.
     """
 
     file: str
@@ -39,23 +39,23 @@ class SourceFile:
 
 
 def is_judgements(file: str) -> bool:
-    """Whether a pattern or file is `qrels/SPLIT.tsv` of a BEIR folder, which is joined with two others."""
+    """Returns whether a pattern or file is `qrels/SPLIT.tsv` of a BEIR folder, which two others complete."""
     return PurePosixPath(file).parent.name == "qrels"
 
 
 def companions(file: str) -> list[str]:
-    """Patterns of what is read together with a file: queries and documents of judgements."""
+    """Returns patterns of files that are read together with a file: queries and documents of judgements."""
     if not is_judgements(file):
         return []
     return [str(PurePosixPath(file).parent.parent / pattern) for pattern in _BEIR_FILES]
 
 
 def matching_files(folder: str | Path, pattern: str) -> list[Path]:
-    """The files of a pattern, of the latest span and version if it has them.
+    """Finds the files that match a pattern. Of spans and versions, only the latest.
 
     Args:
-        folder: The input's folder.
-        pattern: Relative to it; may have `{SPAN}`, `{VERSION}` and wildcards.
+        folder: Folder of the input.
+        pattern: Pattern relative to the folder. May contain `{SPAN}`, `{VERSION}` and wildcards.
 
     Returns:
         The files, sorted.
@@ -71,14 +71,14 @@ def matching_files(folder: str | Path, pattern: str) -> list[Path]:
 
 
 def source_files(folder: str | Path, patterns: Iterable[str]) -> list[SourceFile]:
-    """Everything that an input is read from, each file once.
+    """Finds all files that an input is read from, each once.
 
     Args:
-        folder: The input's folder.
-        patterns: As for `matching_files`.
+        folder: Folder of the input.
+        patterns: Patterns as for `matching_files`.
 
     Returns:
-        The files with size and hash; with judgements also their queries and corpus.
+        The files with sizes and hashes. For judgements, also their queries and corpus.
     """
     found: dict[Path, None] = {}
     for pattern in patterns:
@@ -90,7 +90,7 @@ def source_files(folder: str | Path, patterns: Iterable[str]) -> list[SourceFile
 
 
 def fingerprint(sources: Iterable[SourceFile]) -> str:
-    """One hash of names and contents."""
+    """Returns one hash of the names and contents of files."""
     rows = sorted((source.file, source.sha256) for source in sources)
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
@@ -100,9 +100,9 @@ class Missing:
     """Judgements of a split whose documents are not in its BEIR folder.
 
     Attributes:
-        count: How many.
-        judgements: Of how many.
-        example: One of them.
+        count: Number of such judgements.
+        judgements: Number of all judgements.
+        example: One such judgement.
     """
 
     count: int
@@ -111,14 +111,14 @@ class Missing:
 
 
 def missing_documents(folder: str | Path, pattern: str) -> Missing:
-    """Counts the judgements of `qrels/SPLIT.tsv` files that name documents which are gone.
+    """Counts the judgements of `qrels/SPLIT.tsv` files whose documents are gone.
 
     Args:
-        folder: The input's folder.
-        pattern: Of the judgements.
+        folder: Folder of the input.
+        pattern: Pattern of the judgements.
 
     Returns:
-        How many of how many, and an example.
+        Their number, the number of all judgements, and an example.
     """
     count = judgements = 0
     examples = []
@@ -135,7 +135,7 @@ def missing_documents(folder: str | Path, pattern: str) -> Missing:
 
 
 def _order(pattern: str) -> Callable[[str], tuple[int, int] | None] | None:
-    """From a path to its span and version, or None if a pattern names neither."""
+    """Returns a function from a path to its span and version, or None if the pattern has neither."""
     if not (_SPAN.search(pattern) or _VERSION.search(pattern)):
         return None
     expression = re.compile("".join(map(_regex, _PARTS.split(pattern))))

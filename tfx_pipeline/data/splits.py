@@ -1,6 +1,6 @@
 """The development set that models are judged by, read from `Examples` artifacts in this process.
 
-For what is small enough to be read one example after the other. Large splits are read by Beam.
+Use it for splits that are small enough to read one example after the other. Beam reads large splits.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from xtr_tf.training.data.tfrecords import parse_example
 
 
 def read_split(examples: Artifact, split: str) -> Iterator[bytes]:
-    """The serialised examples of a split.
+    """Reads the serialised examples of a split.
 
     Args:
         examples: The artifact.
-        split: Its name.
+        split: Name of the split.
 
     Yields:
         Serialised examples.
@@ -44,7 +44,7 @@ def read_split(examples: Artifact, split: str) -> Iterator[bytes]:
 
 
 def read_all(examples: Artifact) -> Iterator[bytes]:
-    """The serialised examples of every split."""
+    """Reads the serialised examples of every split."""
     for split in artifact_utils.decode_split_names(examples.split_names):
         yield from read_split(examples, split)
 
@@ -52,22 +52,22 @@ def read_all(examples: Artifact) -> Iterator[bytes]:
 #: The split of the training examples that models are judged on.
 SPLIT = "eval"
 
-#: Which of its queries: all, or where parameters are chosen on some of them, those, or the others.
+#: Part of its queries: all, those that parameters are chosen on, or the others.
 Part = Literal["all", "choosing", "judging"]
 _CHOOSING_ONE_IN = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class DevelopmentSet:
-    """What models are judged by.
+    """The data that models are judged by.
 
     Attributes:
-        dataset: Queries and judgements, as far as their documents are in the corpus.
-        left_out: Judgements whose documents are not.
-        judgements: All of them.
-        lost_languages: Languages whose queries have all lost their documents.
-        documents: Documents of the corpus.
-        languages: What the corpus has of each language.
+        dataset: Queries and judgements whose documents are in the corpus.
+        left_out: Number of judgements whose documents are not in the corpus.
+        judgements: Number of all judgements.
+        lost_languages: Languages in which no query has a document left in the corpus.
+        documents: Number of documents in the corpus.
+        languages: Documents of the corpus by language.
     """
 
     dataset: Dataset
@@ -78,27 +78,27 @@ class DevelopmentSet:
     languages: Mapping[str, LanguagePart]
 
     def without_texts(self) -> DevelopmentSet:
-        """The same queries over the same documents, of which only ids are held."""
+        """Returns the same set without the texts of documents in memory, only ids and languages."""
         dataset = dataclasses.replace(self.dataset, corpus=_WithoutTexts(self.dataset.corpus))
         return dataclasses.replace(self, dataset=dataset)
 
 
 def development_set(examples: Artifact, corpus: Artifact, metric: str, part: Part = "all") -> DevelopmentSet:
-    """Queries of the split `eval`, judged by their positives' ids.
+    """Reads the queries of the split `eval`, judged by the ids of their positives.
 
     Args:
         examples: Training examples.
         corpus: Documents.
-        metric: What the set is reported with.
-        part: Which queries: of every language, a third is for choosing parameters, and two thirds are for
-            judging what was chosen. Everything else that is returned is of all of them.
+        metric: Metric that is reported for the set.
+        part: Part of the queries. A third of the queries of every language is for choosing parameters, and
+            two thirds are for judging. All other attributes of the result describe all queries.
 
     Returns:
         Queries and judgements.
 
     Raises:
-        InputError: No query of the split names a positive that is in the corpus, or no language has as
-            many as can be divided.
+        InputError: No query of the split names a positive that is in the corpus, or no language has enough
+            queries to divide.
     """
     documents = _Corpus(corpus)
     parts = LanguageParts()
@@ -146,7 +146,7 @@ def development_set(examples: Artifact, corpus: Artifact, metric: str, part: Par
 
 
 def _of_part(queries: Sequence[Query], part: Part) -> tuple[Query, ...]:
-    """By their texts, so that a query stays where it is when others come and go around it."""
+    """Divides queries by their texts, so that a query stays in its part when others are added or removed."""
     choosing: set[str] = set()
     for language in {query.language for query in queries}:
         own = [query for query in queries if query.language == language]
@@ -158,7 +158,7 @@ def _of_part(queries: Sequence[Query], part: Part) -> tuple[Query, ...]:
 
 
 class _Corpus(Iterable[Document]):
-    """The documents of an artifact, read from the start each time."""
+    """The documents of an artifact, read from the start on each iteration."""
 
     def __init__(self, corpus: Artifact) -> None:
         self._corpus = corpus
@@ -168,7 +168,7 @@ class _Corpus(Iterable[Document]):
 
 
 class _WithoutTexts(Iterable[Document]):
-    """The ids and languages of documents, read from the start each time."""
+    """The ids and languages of documents, read from the start on each iteration."""
 
     def __init__(self, documents: Iterable[Document]) -> None:
         self._documents = documents

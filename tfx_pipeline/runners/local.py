@@ -1,4 +1,4 @@
-"""Runs a configured pipeline on this machine, and reads what came of it from the metadata store."""
+"""Runs a configured pipeline on this machine, and reads its results from the metadata store."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from xtr_tf.training.progress import TrainingInterruptedError
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a run ended with.
+    """Result of a run.
 
     Attributes:
-        components: How each component ended.
-        pushed: Directory of the version that was pushed, or "".
+        components: Result of each component.
+        pushed: Directory of the pushed version, or "".
         report: The evaluation's `report.html`.
-        reasons: Why the model was blessed or not, a sentence each.
-        unchanged: Whether nothing was run, because nothing changed since the last time.
+        reasons: Why the model was blessed or not, one sentence each.
+        unchanged: Whether nothing was run because nothing changed since the last run.
     """
 
     components: tuple[ComponentResult, ...]
@@ -53,19 +53,20 @@ class Outcome:
 def run_pipeline(
     config: PipelineConfig, dag: Dag = "full", force: bool = False, hidden: bool = False
 ) -> Outcome:
-    """Runs a pipeline with sqlite metadata.
+    """Runs a pipeline with SQLite metadata.
 
     Args:
         config: The configuration.
         dag: `full` or `refresh`.
-        force: Whether to run although nothing changed since the last run.
-        hidden: Whether to show no progress within components.
+        force: Whether to run even if nothing changed since the last run.
+        hidden: Whether to hide the progress within components.
 
     Returns:
-        What was pushed and why, or why nothing was.
+        The version that was pushed, if any, with the reasons.
 
     Raises:
-        InputError: It cannot run here, or a component failed.
+        InputError: The pipeline cannot run on this machine, or a component failed.
+        InterruptedRunError: A signal stopped the run.
     """
     check(config, dag)
     root = Path(absolute(config.root))
@@ -107,7 +108,12 @@ def _outcome(config: PipelineConfig, results: list[ComponentResult]) -> Outcome:
 
 
 class InterruptedRunError(Exception):
-    """A signal stopped a run; what was finished is kept."""
+    """A signal stopped a run. Finished work is kept.
+
+    Args:
+        component: Id of the component that was stopped.
+        log: Log file of the run.
+    """
 
     def __init__(self, component: str, log: Path) -> None:
         super().__init__(
@@ -118,13 +124,13 @@ class InterruptedRunError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class ComponentResult:
-    """How one component of a run ended.
+    """Result of one component of a run.
 
     Attributes:
-        component: Its id.
+        component: Id of the component.
         seconds: Wall time.
-        cached: Whether the outputs of an earlier, identical execution were taken.
-        execution_id: In the metadata store; 0 for a component that was skipped.
+        cached: Whether the outputs of an earlier, identical execution were used.
+        execution_id: Id in the metadata store. 0 for a component that was skipped.
     """
 
     component: str
@@ -137,8 +143,8 @@ class LocalRunner(tfx_runner.IrBasedRunner):
     """Launches the components of a pipeline one after another.
 
     Args:
-        started: Called with a component's id before it runs.
-        finished: Called with its result.
+        started: Called with the id of a component before it runs.
+        finished: Called with the result of a component.
     """
 
     def __init__(self, started: Callable[[str], None], finished: Callable[[ComponentResult], None]) -> None:
@@ -148,7 +154,7 @@ class LocalRunner(tfx_runner.IrBasedRunner):
     def run_with_ir(
         self, pipeline: pipeline_pb2.Pipeline, run_options: pipeline_pb2.RunOptions | None = None
     ) -> None:
-        """Runs a compiled pipeline; an exception of a component ends the run."""
+        """Runs a compiled pipeline. An exception in a component ends the run."""
         del run_options
         run_id = dt.datetime.now(dt.timezone.utc).isoformat()
         runtime_parameter_utils.substitute_runtime_parameter(
@@ -175,18 +181,19 @@ class LocalRunner(tfx_runner.IrBasedRunner):
 
 
 def run_locally(pipeline: Pipeline, root: Path, hidden: bool = False) -> list[ComponentResult]:
-    """Runs a pipeline under a lock, with a line per component; everything else goes to a log file.
+    """Runs a pipeline under a lock. Prints one line per component. All other output goes to a log file.
 
     Args:
-        pipeline: The pipeline, with sqlite metadata.
-        root: Its folder, for the lock and the logs.
-        hidden: Whether to show no progress within components.
+        pipeline: The pipeline, with SQLite metadata.
+        root: Folder of the pipeline, for the lock and the logs.
+        hidden: Whether to hide the progress within components.
 
     Returns:
-        How each component ended.
+        The result of each component.
 
     Raises:
-        InputError: A component failed; the sentence names it, the reason and the log.
+        InputError: A component failed. The message names it, the reason and the log.
+        InterruptedRunError: A signal stopped the run.
     """
     results: list[ComponentResult] = []
     stamp = dt.datetime.now(dt.timezone.utc).strftime("%Y%m%dT%H%M%S")
@@ -227,7 +234,7 @@ def _is_cached(store: metadata.Metadata, execution_id: int) -> bool:
 
 
 def _first_cause(error: BaseException) -> BaseException:
-    """The exception that began the chain, which is the one a user can act on."""
+    """Returns the exception that began the chain, which is the one a user can act on."""
     while error.__cause__ is not None or error.__context__ is not None:
         error = error.__cause__ or error.__context__  # type: ignore[assignment]
     return error

@@ -1,7 +1,7 @@
-"""A run's terminal and its folder: what is printed goes to a log, and no other run uses it meanwhile.
+"""The terminal and the folder of a run: output goes to a log, and no other run uses the folder meanwhile.
 
-Python's loggers, `print`, and what C++ writes to the descriptors all end in the log; the user sees
-what is written to the console that `quiet` yields, and nothing else. Knows nothing of TFX.
+Python's loggers, `print`, and C++ output on the file descriptors all go to the log. The user sees only the
+console that `quiet` yields. Knows nothing of TFX.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from xtr_tf.errors import InputError
 
 @contextmanager
 def quiet(log: Path) -> Iterator[Console]:
-    """Redirects standard output and error to `log`, and yields a console on the real output."""
+    """Redirects standard output and standard error to a log.
+
+    Args:
+        log: The log file. Output is appended.
+
+    Yields:
+        A console on the real standard output.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -47,7 +54,7 @@ def quiet(log: Path) -> Iterator[Console]:
 
 @contextmanager
 def _root_logger(file: TextIO) -> Iterator[None]:
-    """Makes `file` the only place that Python's loggers write to."""
+    """Makes `file` the only output of Python's loggers."""
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
     handler = logging.StreamHandler(file)
@@ -63,10 +70,10 @@ def _root_logger(file: TextIO) -> Iterator[None]:
 
 @contextmanager
 def run_lock(root: Path) -> Iterator[None]:
-    """Holds the pipeline root for one run.
+    """Locks the root of a pipeline for one run.
 
     Args:
-        root: The pipeline's folder; made if it does not exist.
+        root: Folder of the pipeline. Created if it does not exist.
 
     Raises:
         InputError: Another process runs a pipeline there.

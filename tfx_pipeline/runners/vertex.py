@@ -1,7 +1,7 @@
-"""Compiles a pipeline for Vertex AI: a JSON job, made offline, that any account may submit later.
+"""Compiles a pipeline for Vertex AI: a JSON job, made offline, that any account can submit later.
 
-Training becomes a custom job on the configured worker pools, Beam's work goes to Dataflow, and
-everything else runs in containers of the pipeline's image. Nothing local may be left in the job.
+Training becomes a custom job on the configured worker pools, Beam's work goes to Dataflow, and everything
+else runs in containers of the pipeline's image. The job must not refer to anything local.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from tfx_pipeline.vertex_records import first_line
 from xtr_tf.errors import InputError
 
 _COMMAND = ("python", "-m", "tfx_pipeline.runners.vertex_container")
-# What TFX looks for instead of a type that it does not know.
+# Filter that TFX writes for a type that it does not know.
 _ANY_TYPE = 'schema_title="tfx.Artifact"'
 
 
 def compile_for_vertex(config: PipelineConfig, dag: Dag = "full") -> dict[str, Any]:
-    """Makes the job.
+    """Compiles the job.
 
     Args:
-        config: With its `vertex` section filled, and every path in Cloud Storage.
-        dag: Which DAG.
+        config: Configuration with a complete `vertex` section and all paths in Cloud Storage.
+        dag: `full` or `refresh`.
 
     Returns:
-        A `PipelineJob` of Vertex AI as JSON can hold it.
+        A `PipelineJob` of Vertex AI, ready to be written as JSON.
 
     Raises:
-        InputError: Something that Vertex needs is not configured, or lies on this machine.
+        InputError: Something that Vertex AI needs is not configured, or is on this machine.
     """
     _check(config)
     vertex = config.vertex
@@ -64,17 +64,24 @@ def compile_for_vertex(config: PipelineConfig, dag: Dag = "full") -> dict[str, A
 
 
 def dataflow_options(config: PipelineConfig) -> tuple[str, ...]:
-    """Beam's options, as on a command line: those of the machines, and the user's own, which win."""
+    """Returns Beam's options for Dataflow.
+
+    Args:
+        config: The configuration.
+
+    Returns:
+        Options as on a command line. The user's own options override those of the `vertex` section.
+    """
     vertex, dataflow = config.vertex, config.vertex.dataflow
     options = [
         "--runner=DataflowRunner",
         f"--project={vertex.project}",
         f"--region={vertex.region}",
         f"--temp_location={config.root}/dataflow",
-        # Workers run the pipeline's own image: nothing is installed, or left out, when they start.
+        # Workers run the pipeline's own image, so that nothing is installed or missing when they start.
         f"--sdk_container_image={vertex.image}",
         "--experiments=use_runner_v2",
-        # One process with TensorFlow in it per machine, which uses all of its cores.
+        # One process with TensorFlow per machine, which uses all of its cores.
         "--experiments=no_use_multiple_sdk_containers",
         f"--worker_machine_type={dataflow.machine}",
         f"--max_num_workers={dataflow.max_workers}",
@@ -85,7 +92,7 @@ def dataflow_options(config: PipelineConfig) -> tuple[str, ...]:
     if dataflow.subnetwork:
         options += [f"--subnetwork={dataflow.subnetwork}", "--no_use_public_ips"]
     given = [option for option in config.beam_args if not option.startswith("--direct_")]
-    # Experiments add up, every other option has one value.
+    # Experiments accumulate. Every other option has one value.
     replaced = {_name(option) for option in given} - {"--experiments"}
     return (*(option for option in options if _name(option) not in replaced), *given)
 
@@ -95,7 +102,7 @@ def _name(option: str) -> str:
 
 
 def _trainer(*, vertex: VertexConfig, custom_config: dict[str, Any], **given: Any) -> cloud_trainer.Trainer:
-    """TFX's Trainer whose executor starts a custom job and waits for it."""
+    """Makes TFX's Trainer with an executor that starts a custom job and waits for it."""
     job_spec: dict[str, Any] = {"worker_pool_specs": [_worker_pool(pool, vertex) for pool in vertex.training]}
     if vertex.service_account:
         job_spec["service_account"] = vertex.service_account
@@ -136,7 +143,7 @@ def _give_memory(pipeline: Pipeline, vertex: VertexConfig) -> None:
 
 
 def _look_for_own_types(job: dict[str, Any]) -> None:
-    """Corrects the queries of resolvers, which would find no artifact of a type of ours."""
+    """Corrects the queries of resolvers, which would not find artifacts of our own types."""
     specification = job["pipelineSpec"]
     for component in specification["components"].values():
         executor = specification["deploymentSpec"]["executors"][component["executorLabel"]]
@@ -176,13 +183,14 @@ def submit_job(job: Path, config: PipelineConfig, schedule: str | None = None) -
     Args:
         job: The file that `xtr-tf pipeline compile` wrote.
         config: The configuration that it was compiled with.
-        schedule: When to run it again and again, as cron writes it; at most one run at a time.
+        schedule: Cron expression to run the job repeatedly, at most one run at a time. None runs it once.
 
     Returns:
-        A phrase with the name that Vertex AI gave it.
+        A phrase with the name that Vertex AI gave to the job or schedule.
 
     Raises:
-        InputError: The job cannot be read, Google's library is absent, or Google refuses.
+        InputError: The job cannot be read, project or region are not configured, Google's library is not
+            installed, there are no credentials, or Vertex AI refuses the job.
     """
     _check_job(job)
     vertex = config.vertex

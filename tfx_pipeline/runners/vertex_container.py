@@ -1,7 +1,7 @@
-"""What the containers of a job in Vertex AI run: TFX's own entry point, told where our types are.
+"""The entry point of containers in Vertex AI: TFX's own, extended by our artifact types.
 
-`python -m tfx_pipeline.runners.vertex_container`. By itself the entry point takes the name of an
-artifact type that is not TFX's for the path of a Python class, which `xtr.TokenIndex` is not.
+`python -m tfx_pipeline.runners.vertex_container`. TFX's entry point expects the name of an artifact type that
+is not its own to be the path of a Python class, which `xtr.TokenIndex` is not.
 """
 
 from __future__ import annotations

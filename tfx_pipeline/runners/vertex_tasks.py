@@ -1,8 +1,9 @@
-"""What a compiled job says of single tasks: how often they are tried, and which have their own machine.
+"""Settings of single tasks in a compiled job: how often they are retried, and which have their own machine.
 
-Containers of Vertex AI's pipelines have cores and memory, but no setting for the disk. A task that needs one
-is a custom job on its own machine, in the form that Google's pipeline components give theirs: its container
-becomes a launcher, which starts the original one there and waits for it. Knows the JSON of a job, not TFX.
+Containers of Vertex AI Pipelines have settings for cores and memory, but not for the disk. A task that needs
+a disk becomes a custom job on its own machine, in the form of Google's pipeline components: its container
+becomes a launcher, which starts the original one there and waits for it. This file knows the JSON of a job,
+not TFX.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from tfx_pipeline.vertex_config import TaskMachine, VertexConfig
 
 _LAUNCHER_IMAGE = "gcr.io/ml-pipeline/google-cloud-pipeline-components:2.22.0"
 _LAUNCHER = ("python3", "-u", "-m", "google_cloud_pipeline_components.container.v1.custom_job.launcher")
-# What a container is told about its task, and the same within a string of JSON.
+# Placeholder for the description of a container's task, and the same within a JSON string.
 _INVOCATION, _ESCAPED_INVOCATION = "{{$}}", "{{$.json_escape[1]}}"
 
 
 def retry_tasks(job: dict[str, Any], count: int) -> None:
-    """Has tasks that failed in a container tried again, after a minute, then two, and so on.
+    """Retries tasks that failed in a container, after one minute, then two, and so on.
 
     Args:
-        job: The compiled job, which is changed.
-        count: How often.
+        job: The compiled job, changed in place.
+        count: Number of retries.
     """
     if not count:
         return
@@ -35,11 +36,11 @@ def retry_tasks(job: dict[str, Any], count: int) -> None:
 
 
 def move_to_machines(job: dict[str, Any], vertex: VertexConfig) -> None:
-    """Gives the tasks of `vertex.tasks` machines of their own.
+    """Gives the tasks of `vertex.tasks` their own machines.
 
     Args:
-        job: The compiled job, which is changed.
-        vertex: With the machines.
+        job: The compiled job, changed in place.
+        vertex: Settings with the machines.
     """
     specification = job["pipelineSpec"]
     for task, machine in vertex.tasks.items():
