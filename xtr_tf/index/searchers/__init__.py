@@ -1,1 +1,1 @@
-"""Token searchers: query token vectors in, the best document tokens out, inside a TensorFlow graph."""
+"""Token searchers: from query token vectors to the best document tokens, inside a TensorFlow graph."""

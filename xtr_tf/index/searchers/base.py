@@ -1,6 +1,6 @@
-"""What every token searcher promises, and how many leaves a search looks into.
+"""The interface of all token searchers, and the number of leaves that a search probes.
 
-Knows nothing of how tokens are stored, or of how documents are scored.
+Knows nothing about how tokens are stored or how documents are scored.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Hits = tuple[tf.Tensor, ...]
 class TokenSearcher(tf.Module, abc.ABC):
     """Finds the `k_prime` document tokens with the largest inner product for each query token.
 
-    A searcher keeps its index in `tf.Variable`s (never in graph constants), so that it can be an
-    attribute of a `tf.Module` that is saved, and it answers the same in every loader.
+    A searcher stores its index in `tf.Variable`s (never in graph constants). So it can be an attribute of a
+    `tf.Module` that is saved, and it returns the same results in every loader.
 
     Attributes:
-        num_tokens: Document tokens in the index.
+        num_tokens: Number of document tokens in the index.
         dim: Width of a token vector.
 
     Example:
@@ -51,18 +51,19 @@ class TokenSearcher(tf.Module, abc.ABC):
 
         Args:
             query_vectors: `[rows, dim]` float32, the valid query tokens of all queries, flattened.
-            k_prime: Scalar int32, at least 1; more than the index holds means all of it.
-            leaves: Scalar int32, the leaves to search; 0 for the index's own rule. A searcher
+            k_prime: Scalar int32, at least 1. If it is more than the number of tokens, all tokens are
+                returned.
+            leaves: Scalar int32, the number of leaves to probe; 0 for the default of the index. A searcher
                 without leaves ignores it.
-            row_lengths: `[queries]` int32, how many of the rows belong to each query, so that its
-                hits do not depend on its neighbours; None for rows of one query.
+            row_lengths: `[queries]` int32, the number of rows per query, so that the hits of a query do not
+                depend on other queries; None if all rows are one query.
 
         Returns:
             The hits, `[rows, columns]`.
 
         Raises:
-            tf.errors.InvalidArgumentError: For an impossible `k_prime` or `leaves`, or a vector
-                that is not finite. Inside a graph the error comes when it runs.
+            tf.errors.InvalidArgumentError: If `k_prime` or `leaves` is out of range, or if a vector is not
+                finite. Inside a graph, it is raised when the graph runs.
         """
         query_vectors, k_prime, leaves, row_lengths = self._checked(
             query_vectors, k_prime, leaves, row_lengths
@@ -77,17 +78,21 @@ class TokenSearcher(tf.Module, abc.ABC):
         row_lengths: tf.Tensor | None,
         allowed: AllowedTokens,
     ) -> TokenHits:
-        """Finds the best `k_prime` of the allowed tokens, or about as many, as an index of only these would.
+        """Finds about the best `k_prime` of the allowed tokens, as an index of only these tokens would.
 
         Args:
             query_vectors: `[rows, dim]` float32.
             k_prime: Scalar int32, at least 1.
-            leaves: 0 for the index's own rule, which then looks into more of them.
-            row_lengths: `[queries]` int32.
-            allowed: Which tokens.
+            leaves: Scalar int32, the number of leaves to probe; 0 for the default of the index, which then
+                probes more.
+            row_lengths: `[queries]` int32, the number of rows per query; None if all rows are one query.
+            allowed: The allowed tokens.
 
         Returns:
-            The hits, `[rows, columns]`; none of other tokens.
+            The hits, `[rows, columns]`, only of allowed tokens.
+
+        Raises:
+            tf.errors.InvalidArgumentError: As for `search`.
         """
         query_vectors, k_prime, leaves, row_lengths = self._checked(
             query_vectors, k_prime, leaves, row_lengths
@@ -123,15 +128,25 @@ class TokenSearcher(tf.Module, abc.ABC):
             )
 
     def vectors_of(self, tokens: tf.Tensor) -> tf.Tensor | None:
-        """The vectors of `[any]` token ordinals, `[any, dim]` float32, as near as the index keeps them.
+        """Returns the vectors of tokens, as precisely as the index stores them.
+
+        Args:
+            tokens: `[any]` integers, token ordinals.
 
         Returns:
-            The vectors, or None where the index keeps only codes.
+            `[any, dim]` float32, or None if the index stores only codes.
         """
         return None
 
     def approximate_vectors(self, tokens: tf.Tensor) -> tf.Tensor:
-        """The vectors that the index scores by: of `[any]` token ordinals, `[any, dim]` float32."""
+        """Returns the vectors that the index uses for scoring.
+
+        Args:
+            tokens: `[any]` integers, token ordinals.
+
+        Returns:
+            `[any, dim]` float32.
+        """
         vectors = self.vectors_of(tokens)
         assert vectors is not None, "a searcher that keeps only codes decodes them"
         return vectors
@@ -144,7 +159,7 @@ class TokenSearcher(tf.Module, abc.ABC):
         row_lengths: tf.Tensor,
         allowed: AllowedTokens,
     ) -> TokenHits:
-        """Scores few tokens directly, and searches many as the index does it best."""
+        """Scores few tokens directly, and searches many in the way that is best for the index."""
         count = allowed.count
 
         def directly() -> Hits:
@@ -154,13 +169,13 @@ class TokenSearcher(tf.Module, abc.ABC):
             return self._search_broadly(query_vectors, k_prime, leaves, row_lengths, allowed, count, directly)
 
         hits = TokenHits(*tf.cond(count <= self._most_directly(k_prime), directly, broadly))
-        # Which the branches forget.
+        # The branches lose the static shapes.
         matrix, vector = [None, None], [None]
         shapes = TokenHits(matrix, matrix, matrix, vector)
         return TokenHits(*(tf.ensure_shape(part, shape) for part, shape in zip(hits, shapes, strict=True)))
 
     def _most_directly(self, k_prime: tf.Tensor) -> tf.Tensor:
-        """How many allowed tokens are scored one by one, because that is the quicker way: scalar int32."""
+        """Returns up to how many allowed tokens scoring one by one is faster: scalar int32."""
         return tf.constant(SCORED_DIRECTLY)
 
     def _search_broadly(
@@ -173,18 +188,18 @@ class TokenSearcher(tf.Module, abc.ABC):
         count: tf.Tensor,
         directly: Callable[[], Hits],
     ) -> Hits:
-        """Searches where many tokens are allowed: retrieves more than is wanted and drops the others.
+        """Searches if many tokens are allowed: retrieves more tokens than needed and drops the others.
 
-        Where fewer than half of k' are left, because the query is about what is not allowed, all allowed
-        tokens are scored after all.
+        If fewer than half of k' are left, because the query is about documents that are not allowed, all
+        allowed tokens are scored instead.
 
         Args:
             query_vectors: `[rows, dim]` float32.
             k_prime: Scalar int32.
-            leaves: Scalar int32; 0 for the index's own rule.
-            row_lengths: Rows of each query.
-            allowed: Which tokens.
-            count: Tokens that are allowed.
+            leaves: Scalar int32; 0 for the default of the index.
+            row_lengths: Number of rows per query.
+            allowed: The allowed tokens.
+            count: Number of allowed tokens.
             directly: Scores all of them.
         """
         share = tf.cast(count, tf.float32) / self.num_tokens
@@ -192,7 +207,7 @@ class TokenSearcher(tf.Module, abc.ABC):
         more = tf.cast(tf.math.ceil((wanted + SPARE_DEVIATIONS * tf.sqrt(wanted)) / share), tf.int32)
         hits = self._search(query_vectors, tf.minimum(more, self.num_tokens), leaves, row_lengths)
         valid = hits.valid & allowed.includes(hits.token_ids)
-        # Hits come in descending order, so that the best are those with the first places.
+        # Hits are in descending order, so the best ones have the first places.
         places = tf.cumsum(tf.cast(valid, tf.int32), axis=1)
         least = tf.reduce_min(places[:, -1])
         valid &= places <= k_prime
@@ -206,25 +221,25 @@ class TokenSearcher(tf.Module, abc.ABC):
     def _search(
         self, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, row_lengths: tf.Tensor
     ) -> TokenHits:
-        """Searches with arguments already checked: `1 <= k_prime <= num_tokens`, `leaves >= 0`.
+        """Searches with checked arguments: `1 <= k_prime <= num_tokens`, `leaves >= 0`.
 
-        Hits are in descending order unless a searcher has its own way to search many allowed tokens.
+        Hits are in descending order, unless a searcher has its own way to search many allowed tokens.
         """
 
 
 @dataclasses.dataclass(frozen=True)
 class LeafRule:
-    """How many leaves a search looks into: what the request says, else the index, else a rule.
+    """How many leaves a search probes: as the request says, otherwise as the index says, otherwise by a rule.
 
-    The rule takes a share of the leaves, or more where k' needs it: leaves with at least
-    `tokens_per_k_prime` times k' tokens.
+    The rule takes a share of the leaves, or more if k' needs more: leaves with at least `tokens_per_k_prime`
+    times k' tokens.
 
     Attributes:
-        num_leaves: Leaves in all.
-        num_tokens: Tokens in all.
-        configured: What the index says, 0 for nothing.
-        share: Least share of the leaves, by the rule.
-        tokens_per_k_prime: Tokens to score for each that is wanted, by the rule.
+        num_leaves: Number of all leaves.
+        num_tokens: Number of all tokens.
+        configured: The setting of the index; 0 for none.
+        share: Minimum share of the leaves, by the rule.
+        tokens_per_k_prime: Tokens to score per token to retrieve, by the rule.
     """
 
     num_leaves: int
@@ -234,14 +249,14 @@ class LeafRule:
     tokens_per_k_prime: float
 
     def leaves_to_search(self, requested: tf.Tensor, k_prime: tf.Tensor) -> tf.Tensor:
-        """Returns a scalar int32 from 1 to `num_leaves`, for scalars int32; a request of 0 is none.
+        """Returns the number of leaves to probe.
 
         Args:
-            requested: Scalar int32; 0 leaves it to the rule.
+            requested: Scalar int32; 0 for the setting of the index or the rule.
             k_prime: Scalar int32.
 
         Returns:
-            Scalar int32.
+            Scalar int32, from 1 to `num_leaves`.
         """
         per_k_prime = self.tokens_per_k_prime * self.num_leaves / self.num_tokens
         needed = tf.cast(tf.math.ceil(tf.cast(k_prime, tf.float32) * per_k_prime), tf.int32)

@@ -1,8 +1,8 @@
-"""An inverted file in stock TensorFlow ops: runs wherever the tokenizer's op does, without ScaNN.
+"""An inverted file in stock TensorFlow ops. It runs wherever the tokenizer's op runs, without ScaNN.
 
-Every token of a probed leaf is scored, for all tokens of a query at once: one matrix product over
-the union of the leaves that the query's tokens chose. Tokens above a cut-off count as retrieved, so
-no exact top-k' is needed. This file must never import ScaNN, nor use an op outside core TensorFlow.
+Every token of a probed leaf is scored for all tokens of a query at once: one matrix product over the union of
+the leaves that the query tokens selected. Tokens above a cut-off count as retrieved, so no exact top-k' is
+needed. This file must never import ScaNN or use an op outside core TensorFlow.
 """
 
 from __future__ import annotations
@@ -21,19 +21,23 @@ from xtr_tf.scoring.token_hits import TokenHits
 
 
 class CoreSearcher(TokenSearcher):
-    """Gathers the vectors of the nearest leaves and multiplies.
+    """Gathers the vectors of the nearest leaves and multiplies them with the query.
 
-    About `k_prime` tokens per row are retrieved, exactly that many for `k_prime` below 256; the cut-off
+    About `k_prime` tokens are retrieved per row, and exactly that many for `k_prime` below 256. The cut-off
     is the lowest score among them.
 
     Args:
         centres: `[leaves, dim]` float32.
         leaf_offsets: `[leaves + 1]` integers; the postings of leaf `i` are `[i]` to `[i + 1]`.
-        postings: `[tokens]` int32 token ordinals, leaf by leaf.
+        postings: `[tokens]` int32 token ordinals, sorted by leaf.
         vectors: `[tokens, dim]` int8 or bfloat16, in the order of the postings.
         multipliers: `[dim]` float32 scales of int8 vectors; ignored for bfloat16.
-        leaves_to_search: Leaves to search unless a request says otherwise; 0 for the rule.
-        tokens_in_all: Tokens of the index that this is a partition of, whose rule it follows; None for none.
+        leaves_to_search: Number of leaves to probe, unless a request has its own; 0 for the rule.
+        tokens_in_all: Number of tokens in the whole index if this is a partition, which then follows its
+            rule; None otherwise.
+
+    Raises:
+        InputError: If there are no tokens.
     """
 
     def __init__(
@@ -64,7 +68,14 @@ class CoreSearcher(TokenSearcher):
         self.scales = tf.Variable(scales.astype(np.float32), trainable=False, name="scales")
 
     def vectors_of(self, tokens: tf.Tensor) -> tf.Tensor:
-        """The vectors of `[any]` token ordinals, `[any, dim]` float32."""
+        """Returns the vectors of tokens.
+
+        Args:
+            tokens: `[any]` integers, token ordinals.
+
+        Returns:
+            `[any, dim]` float32.
+        """
         kept = tf.gather(self.vectors, tf.gather(self.posting_of_token, tokens))
         return tf.cast(kept, tf.float32) * self.scales
 
@@ -99,7 +110,7 @@ class CoreSearcher(TokenSearcher):
         row_lengths: tf.Tensor,
         allowed: AllowedTokens | None,
     ) -> TokenHits:
-        """Searches this many leaves; only allowed tokens, if that is not None."""
+        """Searches this many leaves, and only allowed tokens if `allowed` is not None."""
         row_lengths = tf.boolean_mask(row_lengths, row_lengths > 0)
         queries = tf.size(row_lengths)
         ends = tf.cumsum(row_lengths)
@@ -124,7 +135,7 @@ class CoreSearcher(TokenSearcher):
     def _search_rows(
         self, queries: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, allowed: AllowedTokens | None
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns postings and scores of all hits, row after row, and the number of hits per row."""
+        """Returns the postings and scores of all hits, row by row, and the number of hits per row."""
         nearest = tf.math.top_k(tf.matmul(queries, self.centres, transpose_b=True), leaves, sorted=False)
         probed, _ = tf.unique(tf.reshape(nearest.indices, [-1]))
         starts, ends = tf.gather(self.leaf_offsets, probed), tf.gather(self.leaf_offsets, probed + 1)
@@ -135,7 +146,7 @@ class CoreSearcher(TokenSearcher):
         return above_cut_offs(scores, postings, k_prime)
 
     def _stored(self, postings: tf.Tensor) -> tf.Tensor:
-        """The vectors of postings, to be multiplied by the scales."""
+        """Returns the vectors of postings, without their scales."""
         return tf.cast(tf.gather(self.vectors, postings), tf.float32)
 
 

@@ -1,6 +1,6 @@
-"""Scoring given tokens one by one: exact over what the index stores, and the way to search few of its tokens.
+"""Scores given tokens one by one. This is exact for the vectors of the index, and fast for few tokens.
 
-Knows nothing of leaves, nor of why these tokens.
+Knows nothing about leaves or why these tokens were selected.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import tensorflow as tf
 
 from xtr_tf.scoring.token_hits import TokenHits, hits_from_padded
 
-# Tokens scored at once, so that memory stays bounded however many there are.
+# Tokens scored at a time, so that memory is bounded for any number of tokens.
 _BLOCK = 16_384
-# Similarities up to which all are held, and the best found by a cut-off: 64 MiB.
+# Up to this many similarities are kept in memory (64 MiB), and a cut-off finds the best.
 _HELD = 1 << 24
-# The cut-off is found on a sample of the scored tokens in which it still has this rank at least.
+# The cut-off is found on a sample of the scored tokens, in which its rank is at least this.
 _MIN_RANK_IN_SAMPLE = 128
 _MAX_STRIDE = 16
 
@@ -26,16 +26,16 @@ def search_directly(
     k_prime: tf.Tensor,
     vectors_of: Callable[[tf.Tensor], tf.Tensor],
 ) -> TokenHits:
-    """Finds the best of some tokens for each query token: `k_prime`, or about as many from 256 on.
+    """Finds the best of some tokens for each query token: `k_prime`, or about as many if it is 256 or more.
 
     Args:
         query_vectors: `[rows, dim]` float32.
         tokens: `[count]` int32 ordinals, of any number.
-        k_prime: Scalar int32, at least 1; more than `count` means all.
-        vectors_of: Gives the vectors of `[any]` ordinals, `[any, dim]` float32.
+        k_prime: Scalar int32, at least 1. If it is more than `count`, all tokens are returned.
+        vectors_of: Function from `[any]` ordinals to their vectors, `[any, dim]` float32.
 
     Returns:
-        The hits, `[rows, columns]`, one column at least.
+        The hits, `[rows, columns]`, with at least one column.
     """
     rows, count = tf.shape(query_vectors)[0], tf.size(tokens)
 
@@ -56,17 +56,17 @@ def search_directly(
 def score_in_blocks(
     query_vectors: tf.Tensor, tokens: tf.Tensor, vectors_of: Callable[[tf.Tensor], tf.Tensor]
 ) -> tf.Tensor:
-    """Inner products, one block of tokens after another.
+    """Returns inner products, computed block by block.
 
     Args:
         query_vectors: `[rows, dim]` float32.
-        tokens: `[count]` int32, whatever `vectors_of` takes.
-        vectors_of: Gives `[any, dim]` float32.
+        tokens: `[count]` int32, arguments of `vectors_of`.
+        vectors_of: Function from `[any]` int32 to `[any, dim]` float32.
 
     Returns:
         `[count, rows]` float32.
     """
-    # One block even where there are no tokens: no concatenation of nothing.
+    # One block even if there are no tokens, because an empty array cannot be concatenated.
     blocks = tf.maximum(-(-tf.size(tokens) // _BLOCK), 1)
 
     def score_block(block: tf.Tensor, scored: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
@@ -88,7 +88,7 @@ def score_in_blocks(
 def above_cut_offs(
     scores: tf.Tensor, tokens: tf.Tensor, k_prime: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """About the best `k_prime` of each row, and exactly so many (or ties) below 256, without sorting.
+    """Returns about the best `k_prime` of each row without sorting, exactly that many (or ties) below 256.
 
     Args:
         scores: `[count, rows]` float32.
@@ -96,7 +96,7 @@ def above_cut_offs(
         k_prime: Scalar int32.
 
     Returns:
-        Tokens and scores of all rows, one row after the other, and `[rows]` int64, how many each has.
+        Tokens and scores of all rows, row by row, and `[rows]` int64, the number of hits per row.
     """
     stride = tf.clip_by_value(k_prime // _MIN_RANK_IN_SAMPLE, 1, _MAX_STRIDE)
     sample = tf.transpose(scores[::stride])
@@ -110,7 +110,16 @@ def above_cut_offs(
 
 
 def padded_hits(tokens: tf.Tensor, scores: tf.Tensor, lengths: tf.Tensor) -> TokenHits:
-    """Hits of rows one after the other as `[rows, columns]`, one column at least."""
+    """Pads hits given row by row.
+
+    Args:
+        tokens: `[hits]` int32, row by row.
+        scores: `[hits]` float32.
+        lengths: `[rows]` int64, the number of hits per row.
+
+    Returns:
+        The hits, `[rows, columns]`, with at least one column.
+    """
     columns = tf.maximum(tf.reduce_max(lengths), 1)
 
     def padded(values: tf.Tensor) -> tf.Tensor:
@@ -127,17 +136,17 @@ def best_in_blocks(
     block: tf.Tensor | int,
     k_prime: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The running top-k' of a long row of columns, of which one block is there at a time.
+    """Finds the top-k' of many columns, with one block of columns in memory at a time.
 
     Args:
-        similarities: Gives `[rows, end - start]` float32 for a start and an end.
+        similarities: Function from a start and an end to `[rows, end - start]` float32.
         rows: Scalar int32.
-        count: Columns in all.
-        block: Columns at once.
-        k_prime: Scalar int32, at least 1; more than `count` means all.
+        count: Number of all columns.
+        block: Columns per block.
+        k_prime: Scalar int32, at least 1. If it is more than `count`, all columns are returned.
 
     Returns:
-        Columns and scores of the best, `[rows, min(k_prime, count)]`, in descending order; equal scores are
+        Columns and scores of the best, `[rows, min(k_prime, count)]`, in descending order. Equal scores are
         ranked by column.
     """
 

@@ -1,6 +1,6 @@
-"""Brute force in stock TensorFlow ops: slow, exact, and what every other searcher is measured by.
+"""Brute force in stock TensorFlow ops: slow and exact. Every other searcher is compared with it.
 
-Has no leaves, and knows nothing of them.
+Has no leaves, and knows nothing about them.
 """
 
 from __future__ import annotations
@@ -15,19 +15,23 @@ from xtr_tf.index.searchers.direct import best_in_blocks
 from xtr_tf.index.vector_source import require_finite
 from xtr_tf.scoring.token_hits import TokenHits, hits_from_padded
 
-# Similarities held at once: 64 MiB of float32, however many query tokens and documents there are.
+# Similarities in memory at a time: 64 MiB of float32, for any number of query tokens and documents.
 _MAX_SIMILARITIES = 1 << 24
 
 
 class ExactSearcher(TokenSearcher):
     """Scores every token, block by block, and merges a running top-k'.
 
-    Equal scores are ranked by token order. Memory beyond the index itself is bounded by
-    one block of similarities and `[rows, 2 k']` candidates.
+    Equal scores are ranked by token order. Apart from the index itself, memory is bounded by one block of
+    similarities and `[rows, 2 k']` candidates.
 
     Args:
         vectors: `[tokens, dim]` float array of token vectors.
-        dtype: What they are stored as: `float32`, `float16` or `bfloat16`.
+        dtype: Type to store them as: `float32`, `float16` or `bfloat16`.
+
+    Raises:
+        InputError: If the vectors are empty, not finite or not a `[tokens, dim]` array of floats, or if the
+            dtype is another one.
     """
 
     def __init__(self, vectors: np.ndarray, dtype: str = "float32") -> None:
@@ -40,7 +44,14 @@ class ExactSearcher(TokenSearcher):
         self.vectors = tf.Variable(vectors.astype(kept.as_numpy_dtype), trainable=False, name="vectors")
 
     def vectors_of(self, tokens: tf.Tensor) -> tf.Tensor:
-        """The vectors of `[any]` token ordinals, `[any, dim]` float32."""
+        """Returns the vectors of tokens.
+
+        Args:
+            tokens: `[any]` integers, token ordinals.
+
+        Returns:
+            `[any, dim]` float32.
+        """
         return tf.cast(tf.gather(self.vectors, tokens), tf.float32)
 
     def _search(
@@ -61,7 +72,7 @@ class ExactSearcher(TokenSearcher):
     def _search_all(
         self, query_vectors: tf.Tensor, k_prime: tf.Tensor, allowed: tf.Tensor | None
     ) -> TokenHits:
-        """Searches all tokens, or those of `[tokens]` bool."""
+        """Searches all tokens, or those that are true in `allowed`, `[tokens]` bool."""
         rows = tf.shape(query_vectors)[0]
         block = tf.clip_by_value(_MAX_SIMILARITIES // tf.maximum(rows, 1), 1024, self.num_tokens)
 
@@ -76,7 +87,14 @@ class ExactSearcher(TokenSearcher):
 
 
 def check_vectors(vectors: np.ndarray) -> None:
-    """Raises `InputError` unless `vectors` is a non-empty `[tokens, dim]` array of finite floats."""
+    """Checks that vectors are a non-empty `[tokens, dim]` array of finite floats.
+
+    Args:
+        vectors: The array to check.
+
+    Raises:
+        InputError: If they are not.
+    """
     is_float = np.issubdtype(vectors.dtype, np.floating) or vectors.dtype == tf.bfloat16.as_numpy_dtype
     if vectors.ndim != 2 or not is_float:
         raise InputError(

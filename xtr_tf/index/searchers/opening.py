@@ -1,6 +1,6 @@
-"""From an index directory to the searcher it was made for.
+"""From an index directory to its searcher.
 
-The only place that knows both the arrays of a directory and the arguments of searchers.
+This is the only place that knows both the arrays of a directory and the arguments of searchers.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from xtr_tf.index.searchers.base import TokenSearcher
 def searcher_from_index(index: TokenIndex, tokens: slice | None = None) -> TokenSearcher:
     """Loads an index into the variables of a new searcher.
 
-    ScaNN is imported only for an index of its kind.
+    ScaNN is imported only for an index of kind `scann`.
 
     Args:
         index: An opened index.
-        tokens: Consecutive tokens to load, a partition of the index; all of them if None. A partition looks
-            into the leaves that the whole index would look into.
+        tokens: Consecutive tokens to load, as a partition of the index; all tokens if None. A partition
+            probes the leaves that the whole index would probe.
 
     Returns:
-        The searcher; one of several shards where the index's configuration asks for them.
+        The searcher. It has several shards if the configuration of the index says so.
     """
     shards = index.config.num_shards
     first, end, _ = (tokens or slice(None)).indices(index.num_tokens)

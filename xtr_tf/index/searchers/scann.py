@@ -1,7 +1,7 @@
-"""ScaNN (tree + 4-bit asymmetric hashing) over an index that was assembled outside of it.
+"""ScaNN (tree + 4-bit asymmetric hashing) over an index that was built without it.
 
-From top to bottom: the searcher, the resource that holds ScaNN's own structure, and ScaNN's protocol
-buffers. Importing this file loads ScaNN's op library; nothing else in xtr_tf may import it at start-up.
+From top to bottom: the searcher, the resource that holds ScaNN's own structure, and ScaNN's protocol buffers.
+Importing this file loads ScaNN's op library. No other file in xtr_tf may import it at start-up.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from xtr_tf.scoring.token_hits import TokenHits, hits_from_padded
 def _register_search_as_read_only() -> None:
     """Lets TensorFlow run two searches of one function at the same time.
 
-    `tf.function` adds control dependencies between ops that share a resource unless they are known to
-    only read it. ScaNN does not declare its search op so, and TensorFlow offers no public way to do it
-    for another package's op; the private registry is the one that its own read-only ops use. Without
-    this, `parallel_searches` would run one after the other, with the same answers.
+    `tf.function` adds control dependencies between ops that share a resource, unless they are known to only
+    read it. ScaNN does not declare its search op as read-only, and TensorFlow has no public way to do it for
+    the op of another package. The private registry is the one that TensorFlow's own read-only ops use.
+    Without this, `parallel_searches` would run one after the other, with the same results.
     """
     auto_control_deps_utils.register_read_only_resource_op("Scann>ScannSearchBatched")
 
 
 _register_search_as_read_only()
 
-# Every search scores all centres again, 0.4 to 0.8 ms per million tokens: below this many tokens to score
-# (about 5 ms of one thread) a second search at the same time costs more than it gains.
+# Every search scores all centres again, which takes 0.4 to 0.8 ms per million tokens. With fewer tokens to
+# score than this (about 5 ms on one thread), a second search at the same time costs more than it saves.
 _SPLIT_FROM = 400_000
 
 
 class ScannSearcher(TokenSearcher):
     """Searches leaves of 4-bit codes, and optionally scores the hits again with int8 vectors.
 
-    The index lies in variables as 4-bit codes. ScaNN's own structure is built from them once, when
-    the model is loaded, and every signature finds it by a name that is unique to this searcher.
+    The index is stored in variables as 4-bit codes. ScaNN's own structure is built from them once, when the
+    model is loaded. Every signature finds it by a name that is unique to this searcher.
 
     Args:
         centres: `[leaves, dim]` float32.
@@ -55,9 +55,13 @@ class ScannSearcher(TokenSearcher):
         codes: `[tokens, ceil(blocks / 2)]` uint8, two 4-bit codes per byte.
         int8_vectors: `[tokens, dim]` int8 for reordering, or None.
         multipliers: `[dim]` float32, the scales of `int8_vectors`.
-        leaves_to_search: Leaves to search unless a request says otherwise; 0 for the rule.
-        parallel_searches: Parts of a large batch searched at the same time.
-        tokens_in_all: Tokens of the index that this is a partition of, whose rule it follows; None for none.
+        leaves_to_search: Number of leaves to probe, unless a request has its own; 0 for the rule.
+        parallel_searches: Number of parts of a large batch that are searched at the same time.
+        tokens_in_all: Number of tokens in the whole index if this is a partition, which then follows its
+            rule; None otherwise.
+
+    Raises:
+        InputError: If there are no tokens.
     """
 
     def __init__(
@@ -76,7 +80,7 @@ class ScannSearcher(TokenSearcher):
         self.num_tokens, self.dim = len(leaf_of_token), centres.shape[1]
         require_tokens(self.num_tokens)
         if len(centres) == 1:
-            # ScaNN numbers every hit 0 where there is only one leaf; a second, empty one prevents that.
+            # With only one leaf, ScaNN numbers every hit 0. A second, empty leaf prevents this.
             centres = np.repeat(centres, 2, axis=0)
         self._rule = LeafRule(
             *(len(centres), tokens_in_all or self.num_tokens, leaves_to_search),
@@ -94,20 +98,34 @@ class ScannSearcher(TokenSearcher):
         self.int8: tuple[tf.Variable, ...] = ()
         if int8_vectors is not None:
             self.int8 = (_variable(int8_vectors, "int8_vectors"), _variable(multipliers, "multipliers"))
-        # As ScaNN has them in its own messages, for tokens that are scored one by one.
+        # The same as in ScaNN's own messages, for tokens that are scored one by one.
         self.centres = _variable(centres.astype(np.float32), "centres")
         self.codewords = _variable(codewords_of_bytes(codebook.astype(np.float32)), "codewords")
         self.resource = _ScannResource(self, len(codebook))
 
     def vectors_of(self, tokens: tf.Tensor) -> tf.Tensor | None:
-        """The int8 vectors of `[any]` token ordinals as `[any, dim]` float32; None without reordering."""
+        """Returns the int8 vectors of tokens as floats.
+
+        Args:
+            tokens: `[any]` integers, token ordinals.
+
+        Returns:
+            `[any, dim]` float32, or None without reordering.
+        """
         if not self.int8:
             return None
         vectors, multipliers = self.int8
         return tf.cast(tf.gather(vectors, tokens), tf.float32) / multipliers
 
     def approximate_vectors(self, tokens: tf.Tensor) -> tf.Tensor:
-        """What the codes of `[any]` token ordinals stand for, or their int8 vectors, `[any, dim]` float32."""
+        """Returns the int8 vectors of tokens, or the vectors that their codes stand for if there are none.
+
+        Args:
+            tokens: `[any]` integers, token ordinals.
+
+        Returns:
+            `[any, dim]` float32.
+        """
         vectors = self.vectors_of(tokens)
         if vectors is not None:
             return vectors
@@ -119,9 +137,9 @@ class ScannSearcher(TokenSearcher):
         return centres + tf.reshape(residuals, [-1, columns * width])[:, : self.dim]
 
     def _most_directly(self, k_prime: tf.Tensor) -> tf.Tensor:
-        """Where scoring all allowed tokens costs as much as retrieving k' of them among all tokens.
+        """Returns how many allowed tokens cost as much to score as retrieving k' of them among all tokens.
 
-        The one grows with the allowed tokens, the other with the inverse of their share.
+        The first cost grows with the number of allowed tokens, the second with the inverse of their share.
         """
         both = SCANN_DIRECTLY * tf.cast(k_prime, tf.float32) * float(self.num_tokens)
         return tf.cast(tf.sqrt(both), tf.int32)
@@ -132,7 +150,7 @@ class ScannSearcher(TokenSearcher):
         handle = self.resource.searcher_handle()
         leaves = self._rule.leaves_to_search(leaves, k_prime)
         rows = tf.shape(query_vectors)[0]
-        # ScaNN refuses a search without queries, so every part gets one.
+        # ScaNN refuses a search without queries, so every part gets at least one.
         padded = tf.pad(query_vectors, [[0, tf.maximum(self._parallel_searches - rows, 0)], [0, 0]])
         scored = tf.cast(rows * leaves, tf.float32) * (self.num_tokens / self._rule.num_leaves)
         ids, scores = tf.cond(
@@ -146,7 +164,7 @@ class ScannSearcher(TokenSearcher):
     def _search_parts(
         self, handle: tf.Tensor, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, parts: int
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Searches `parts` of the rows at the same time; token ids and scores, padded with NaN."""
+        """Searches `parts` of the rows at the same time. Returns token ids and scores, padded with NaN."""
         before_reordering = tf.minimum(k_prime * (REORDERED_PER_K_PRIME if self.int8 else 1), self.num_tokens)
         bounds = tf.range(parts + 1) * tf.shape(query_vectors)[0] // parts
         hits = [
@@ -172,11 +190,11 @@ def _widen(values: tf.Tensor, columns: tf.Tensor, fill: float) -> tf.Tensor:
 
 
 class _ScannResource(tf.saved_model.experimental.TrackableResource):
-    """The one ScaNN searcher of an index, built from the index's variables when a model is loaded.
+    """The ScaNN searcher of an index, built from the variables of the index when a model is loaded.
 
-    ScaNN's `TensorsToScann` op both builds a searcher and, once one of its name exists, merely
-    returns the handle. `_initialize`, which every loader runs before any signature, builds it;
-    signatures ask with empty inputs and can never build a second one.
+    ScaNN's `TensorsToScann` op builds a searcher. If one with its name exists, it only returns the handle.
+    `_initialize`, which every loader runs before any signature, builds it. Signatures call the op with empty
+    inputs, and can never build a second one.
     """
 
     def __init__(self, index: ScannSearcher, blocks: int) -> None:
@@ -191,7 +209,7 @@ class _ScannResource(tf.saved_model.experimental.TrackableResource):
         return self._tensors_to_scann({})
 
     def _create_resource(self) -> tf.Tensor:
-        # The searcher has no handle before it is built; this one only lets loaders find `_initialize`.
+        # The searcher has no handle before it is built. This handle only lets loaders find `_initialize`.
         return tf.raw_ops.MutexV2(shared_name=f"{self._shared_name}_load")
 
     def _initialize(self) -> None:
@@ -209,7 +227,7 @@ class _ScannResource(tf.saved_model.experimental.TrackableResource):
         )
 
     def _tensors_to_scann(self, tensors: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Runs the op; what is not among `tensors` is absent from the searcher, as ScaNN marks it."""
+        """Runs the op. Inputs that are not in `tensors` are marked as absent, in ScaNN's way."""
         absent = {
             "x": tf.constant(0.0),
             "scann_config": tf.constant(""),
@@ -225,7 +243,7 @@ class _ScannResource(tf.saved_model.experimental.TrackableResource):
 
 
 def unpacked(codes: tf.Tensor, blocks: int) -> tf.Tensor:
-    """Codes of `[tokens, ceil(blocks / 2)]` bytes, two in each: `[tokens, blocks]` uint8.
+    """Unpacks codes of two per byte.
 
     Args:
         codes: `[tokens, ceil(blocks / 2)]` uint8.
@@ -239,7 +257,7 @@ def unpacked(codes: tf.Tensor, blocks: int) -> tf.Tensor:
 
 
 def codewords_of_bytes(codebook: np.ndarray) -> np.ndarray:
-    """The codewords of two blocks at once, so that stored bytes are decoded without being taken apart.
+    """Returns the codewords of two blocks at once, so that stored bytes can be decoded without unpacking.
 
     Args:
         codebook: `[blocks, 16, width]`.
@@ -259,12 +277,12 @@ def _variable(value: object, name: str) -> tf.Variable:
 def scann_config(num_tokens: int, dim: int, num_leaves: int, dims_per_block: int, reordering: bool) -> bytes:
     """Returns the serialised configuration of a tree with 4-bit hashing of residuals.
 
-    Neighbours and leaves in it are defaults only: every search gives its own.
+    The numbers of neighbours and leaves in it are only defaults, because every search passes its own.
 
     Args:
-        num_tokens: Tokens of the index.
+        num_tokens: Number of tokens in the index.
         dim: Width of a vector.
-        num_leaves: Leaves of the tree.
+        num_leaves: Number of leaves in the tree.
         dims_per_block: Dimensions that share a code.
         reordering: Whether hits are scored again by int8 vectors.
 
@@ -285,10 +303,13 @@ def scann_config(num_tokens: int, dim: int, num_leaves: int, dims_per_block: int
 
 
 def serialized_partitioner(centres: np.ndarray) -> bytes:
-    """Returns a one-level tree.
+    """Returns a tree with one level.
 
     Args:
         centres: `[leaves, dim]` float32.
+
+    Returns:
+        A serialised `SerializedPartitioner`.
     """
     partitioner = partitioner_pb2.SerializedPartitioner(n_tokens=len(centres))
     root = partitioner.kmeans.kmeans_tree.root
@@ -305,6 +326,9 @@ def serialized_codebook(codebook: np.ndarray) -> bytes:
 
     Args:
         codebook: `[blocks, 16, dims_per_block]` float32.
+
+    Returns:
+        A serialised `CentersForAllSubspaces`.
     """
     message = centers_pb2.CentersForAllSubspaces()
     for block in codebook:

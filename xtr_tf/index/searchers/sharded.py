@@ -1,6 +1,6 @@
-"""Several searchers over parts of a corpus as one, merged exactly.
+"""Several searchers over parts of a corpus as one searcher, merged exactly.
 
-Knows nothing of what kind of searchers they are.
+Knows nothing about the kind of the searchers.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from xtr_tf.scoring.token_hits import TokenHits, best_hits
 class ShardedSearcher(TokenSearcher):
     """Searches every shard and keeps the best `k_prime` tokens of all of them.
 
-    Cut-offs are those of the merged list: what a document of one shard is imputed with depends on
-    what the other shards hold, as in an unsharded index. `leaves` is the number of leaves in each shard.
+    Cut-offs are those of the merged list, as in an index without shards. So the imputation for a document of
+    one shard depends on the tokens of the other shards. `leaves` is the number of leaves per shard.
 
     Args:
         shards: Searchers of consecutive parts of the corpus, in its order.
+
+    Raises:
+        InputError: If there are no shards, or if their widths differ.
     """
 
     def __init__(self, shards: Sequence[TokenSearcher]) -> None:
@@ -38,7 +41,14 @@ class ShardedSearcher(TokenSearcher):
         self.dim = shards[0].dim
 
     def vectors_of(self, tokens: tf.Tensor) -> tf.Tensor | None:
-        """The vectors of `[any]` token ordinals, `[any, dim]` float32, from the shards that hold them."""
+        """Returns the vectors of tokens, from the shards that hold them.
+
+        Args:
+            tokens: `[any]` integers, token ordinals.
+
+        Returns:
+            `[any, dim]` float32, or None if a shard stores only codes.
+        """
         ends = np.cumsum([shard.num_tokens for shard in self.shards])
         owners = tf.searchsorted(tf.constant(ends, tokens.dtype), tokens, side="right")
         positions, vectors = [], []
@@ -77,7 +87,7 @@ class ShardedSearcher(TokenSearcher):
         return self._merge(hits, k_prime)
 
     def _merge(self, hits: Sequence[TokenHits], k_prime: tf.Tensor) -> TokenHits:
-        """The best `k_prime` of the hits of all shards."""
+        """Returns the best `k_prime` of the hits of all shards."""
         firsts = np.cumsum([0, *(shard.num_tokens for shard in self.shards[:-1])])
         ids = tf.concat([own.token_ids + int(first) for own, first in zip(hits, firsts, strict=True)], axis=1)
         scores = tf.concat([own.scores for own in hits], axis=1)
