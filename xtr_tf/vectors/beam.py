@@ -1,8 +1,8 @@
-"""Shards as elements of an Apache Beam pipeline, on any runner.
+"""Runs shards as elements of an Apache Beam pipeline, on any Beam runner.
 
-A shard is the unit of work, of retry and of storage, so a runner that repeats an element, or
-runs it twice at once, changes nothing (see `ShardTask`). What a task loads, such as the model,
-is loaded once per process.
+A shard is the unit of work, of retry and of storage. So a runner may repeat an element, or run it twice at
+the same time, without changing the result (see `ShardTask`). What a task loads, such as the model, is loaded
+once per process.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ NAMESPACE = "xtr_tf"
 
 
 class RunShard(beam.DoFn):
-    """Runs a task; all threads of a process share what it loads.
+    """Runs a task. All threads of a process share what the task loads.
 
     Args:
         task: The task.
-        shared: Holds what is loaded; made where the pipeline is built.
-        threads: Threads a worker may compute with; 0 leaves them to the libraries.
+        shared: Holds what is loaded. It is created where the pipeline is built.
+        threads: Threads that a worker may use; 0 for the defaults of the libraries.
     """
 
     def __init__(self, task: ShardTask, shared: Shared, threads: int) -> None:
@@ -40,11 +40,18 @@ class RunShard(beam.DoFn):
         self._loaded: _Loaded | None = None
 
     def setup(self) -> None:
-        """Loads, or takes what this process has loaded."""
+        """Loads what the task needs, unless this process has loaded it already."""
         self._loaded = self._shared.acquire(self._load, tag=repr(self._task))
 
     def process(self, shard: Any) -> Iterator[int]:
-        """Finishes a shard; counts what was done."""
+        """Finishes a shard and updates the counters.
+
+        Args:
+            shard: The shard.
+
+        Yields:
+            1, for the finished shard.
+        """
         assert self._loaded is not None
         for name, count in self._task.run(shard, self._loaded.content).items():
             Metrics.counter(NAMESPACE, name).inc(count)
@@ -52,7 +59,7 @@ class RunShard(beam.DoFn):
 
     def _load(self) -> _Loaded:
         if self._threads:
-            # Libraries read these when they are first used, which in a worker is now.
+            # Libraries read these when they are first used. In a worker, that is now.
             for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
                 os.environ[name] = str(self._threads)
         return _Loaded(self._task.load())
@@ -60,7 +67,7 @@ class RunShard(beam.DoFn):
 
 @dataclasses.dataclass
 class _Loaded:
-    """Something `Shared` can hold, which needs objects that can be referred to weakly."""
+    """A wrapper, because `Shared` can only hold objects that support weak references."""
 
     content: Any
 
@@ -70,8 +77,8 @@ class BeamRunner:
     """Runs a task on a Beam runner.
 
     Attributes:
-        flags: Pipeline options as on a command line (`--runner=DataflowRunner`, ...), given to
-            Beam as they are. Without any, Beam's direct runner works in this process.
+        flags: Pipeline options as on a command line (`--runner=DataflowRunner`, ...), passed to Beam
+            unchanged. Without any, Beam's direct runner works in this process.
 
     Example:
         >>> runner = BeamRunner(["--direct_running_mode=multi_processing", "--direct_num_workers=4"])
@@ -81,8 +88,16 @@ class BeamRunner:
     flags: Sequence[str] = ()
 
     def __call__(self, task: ShardTask, shards: Sequence[Any]) -> None:
-        """Runs the pipeline to its end."""
-        # Never None: Beam would then read this process's own command line.
+        """Runs the pipeline and waits until it has finished.
+
+        Args:
+            task: The task.
+            shards: The shards to run it for.
+
+        Raises:
+            InputError: If the pipeline failed. Finished shards are kept.
+        """
+        # Never None: Beam would then read the command line of this process.
         options = PipelineOptions(list(self.flags))
         if options.view_as(DirectOptions).direct_running_mode == "multi_processing":
             run_in_processes(task, shards, self.flags)
@@ -101,12 +116,12 @@ def run_pipeline(task: ShardTask, shards: Sequence[Any], flags: Sequence[str]) -
     """Runs a pipeline in this process, as far as Beam does.
 
     Args:
-        task: What to do with a shard.
+        task: The task to run for each shard.
         shards: The shards.
-        flags: Options of Beam, as on a command line.
+        flags: Beam options, as on a command line.
 
     Raises:
-        RuntimeError: Beam's word for whatever failed.
+        RuntimeError: If anything failed; Beam raises it.
     """
     options = PipelineOptions(list(flags))
     pipeline = beam.Pipeline(options=options)
@@ -120,7 +135,7 @@ def run_pipeline(task: ShardTask, shards: Sequence[Any], flags: Sequence[str]) -
 
 
 def _threads(options: PipelineOptions) -> int:
-    """A fair share of this machine's cores where several workers run on it."""
+    """Returns a fair share of this machine's cores if several workers run on it, and 0 otherwise."""
     direct = options.view_as(DirectOptions)
     if direct.direct_running_mode != "multi_processing":
         return 0

@@ -1,8 +1,8 @@
-"""Beam's direct runner with worker processes, in a process of its own that is watched.
+"""Beam's direct runner with worker processes, in a separate process that is watched.
 
-Beam's runner waits forever for a worker that was killed, say for want of memory. Here its process ends when a
-worker does, and the work is given to new ones: a task passes over shards that are finished (see `ShardTask`).
-The process reads a pickled task from its standard input; `python -m` runs this file.
+Beam's runner waits forever for a worker that was killed, for example because memory ran out. Here, its
+process ends when a worker does, and the work is given to new workers. A task skips finished shards (see
+`ShardTask`). The process reads a pickled task from its standard input. `python -m` runs this file.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from xtr_tf.errors import InputError
 from xtr_tf.processes import child_environment, die_with_parent
 from xtr_tf.vectors.runners import ShardTask
 
-#: How often work is given to new workers, as by Dataflow.
+#: How many times the work is attempted, as with Dataflow.
 ATTEMPTS = 4
-# What a process that ends by itself does not return.
+# An exit code that a process does not return by itself.
 _WORKER_DIED = 75
-# The name that Beam gives the thread which waits for a worker.
+# Beam's name for the thread that waits for a worker.
 _WAITING = "run_worker"
 
 
 def run_in_processes(task: ShardTask, shards: Sequence[Any], flags: Sequence[str]) -> None:
-    """Runs a pipeline to its end, whatever happens to single workers.
+    """Runs a pipeline until it has finished, even if some workers are killed.
 
     Args:
-        task: What to do with a shard; defined in a module that workers can import.
+        task: The task to run for each shard. It is defined in a module that workers can import.
         shards: The shards.
-        flags: Options of Beam, as on a command line.
+        flags: Beam options, as on a command line.
 
     Raises:
-        InputError: The pipeline failed, or lost workers again and again.
+        InputError: If the pipeline failed, or lost workers in every attempt.
     """
     given = pickle.dumps((task, list(shards), list(flags)))
     environment = {**child_environment(), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -73,7 +73,7 @@ def run_in_processes(task: ShardTask, shards: Sequence[Any], flags: Sequence[str
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """Ends the process and its workers, whichever are left."""
+    """Ends the process and all of its workers that are still running."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

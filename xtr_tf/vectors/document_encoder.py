@@ -1,6 +1,6 @@
-"""Documents to token vectors with a loaded model: split, batch, encode, prune.
+"""From documents to token vectors with a loaded model: split, batch, encode, prune.
 
-The one place where a corpus meets the encoder; every runner uses it. Knows nothing of files.
+This is the only place where a corpus meets the encoder. Every runner uses it. Knows nothing about files.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ from xtr_tf.vectors.shard import EncodedDocument
 
 
 class DocumentEncoder:
-    """Encodes documents, each as one passage or several.
+    """Encodes documents, each as one or more passages.
 
-    What a document's vectors are depends on the other documents of a call only by rounding
-    (they share batches), and two calls with the same documents give the same bits.
+    The vectors of a document depend on the other documents of a call only by rounding, because they share
+    batches. Two calls with the same documents return the same bits.
 
     Args:
         encoder: The encoder.
         tokenizer: Its tokenizer.
         config: How to split, store and prune.
+
+    Raises:
+        InputError: If a piece to leave out is not in the vocabulary.
 
     Example:
         >>> encoder = DocumentEncoder(*load_encoder("model"), EncodingConfig())
@@ -52,24 +55,31 @@ class DocumentEncoder:
             vectors, norms = tf.linalg.normalize(tf.cast(projected, tf.float32), axis=-1)
             return vectors, norms[:, :, 0]
 
-        # Vectors, and norms where they decide what is pruned.
+        # Returns vectors, and norms if pruning needs them.
         self._encode_ids = encode_with_norms if self._pruning.needs_norms else encoder.inference
 
     @classmethod
     def load(cls, model: str | Path, config: EncodingConfig) -> DocumentEncoder:
-        """Loads the encoder of a directory.
+        """Loads the encoder in a directory.
 
         Args:
-            model: The encoder's directory.
-            config: How documents are cut and pruned.
+            model: The directory of the encoder.
+            config: How to split, store and prune.
 
         Returns:
-            The encoder of documents.
+            The document encoder.
         """
         return cls(*load_encoder(model), config)
 
     def encode(self, texts: Sequence[str]) -> list[EncodedDocument]:
-        """Encodes the full texts of documents, in order."""
+        """Encodes documents.
+
+        Args:
+            texts: The full texts of the documents.
+
+        Returns:
+            The encoded documents, in the same order.
+        """
         passages = list(self._splitter.split(texts))
         encoded = self._encode_passages(passages)
         owners = np.searchsorted([passage.document for passage in passages], np.arange(len(texts) + 1))
@@ -79,7 +89,7 @@ class DocumentEncoder:
         ]
 
     def _encode_passages(self, passages: Sequence[Passage]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Each passage's vectors, as stored, and which of its tokens stay."""
+        """Returns the stored vectors of each passage, and which of its tokens are kept."""
         encoded: list[tuple[np.ndarray, np.ndarray]] = [(np.empty(0), np.empty(0))] * len(passages)
         counts = [len(passage.ids) for passage in passages]
         groups = list(batches(counts, self.config.passage_length, self.config.batch_tokens))
@@ -99,7 +109,7 @@ class DocumentEncoder:
     def _join(
         self, passages: Sequence[Passage], encoded: Iterable[tuple[np.ndarray, np.ndarray]]
     ) -> EncodedDocument:
-        """One document from its passages, without what is pruned."""
+        """Joins the passages of one document, without the pruned tokens."""
         vectors, masks = zip(*encoded, strict=True)
         kept = np.concatenate(masks)
         if self.config.max_tokens:

@@ -1,6 +1,6 @@
-"""A whole encoding job: plan, run what is not finished, close the directory with its manifest.
+"""A whole encoding job: plans it, encodes unfinished shards, and finishes the directory with its manifest.
 
-How one shard is encoded is the business of `job.py`.
+`job.py` encodes one shard.
 """
 
 from __future__ import annotations
@@ -32,15 +32,14 @@ SHARD_CHARACTERS = 1_000_000
 
 @dataclasses.dataclass(frozen=True)
 class EncodingReport:
-    """What a job did.
+    """The result of a job.
 
     Attributes:
-        manifest: Of the finished directory.
-        shards_kept: Shards that an earlier run had finished.
-        counters: `documents_encoded`, `documents_reused`, `tokens_encoded` and `tokens_pruned`
-            of this run.
-        first_skipped: Where the first record left out for each reason of `manifest.skipped` is.
-        seconds: Time spent encoding.
+        manifest: Manifest of the finished directory.
+        shards_kept: Number of shards that an earlier run had finished.
+        counters: `documents_encoded`, `documents_reused`, `tokens_encoded` and `tokens_pruned` of this run.
+        first_skipped: Position of the first skipped record for each reason in `manifest.skipped`.
+        seconds: Time spent on encoding.
     """
 
     manifest: VectorsManifest
@@ -65,26 +64,26 @@ def encode_corpus(
 ) -> EncodingReport:
     """Encodes a corpus into a directory of token vectors.
 
-    A job that was killed continues when it is called again: shards that were finished from the
-    same documents, encoder and settings are kept.
+    A job that was killed continues when it is called again. Finished shards are kept if the documents, the
+    encoder and the settings are the same.
 
     Args:
-        corpus: A path that `CorpusReader` reads, or documents; they are read once.
-        model: An encoder's directory.
-        out: The directory to write; new, empty, or of an unfinished job.
-        config: How to split, store and prune.
-        language: Language of documents of a path that name none.
-        shard_characters: Text of a shard, which is the unit of work.
-        reuse: An earlier directory; vectors of texts that have not changed are copied from it.
-        runner: What runs the shards: `run_locally`, or a `BeamRunner`.
-        on_progress: Called now and then while shards are encoded.
-        strict: Whether a record that is not a document is refused before anything is encoded.
+        corpus: A path that `CorpusReader` reads, or documents. They are read once.
+        model: The directory of an encoder.
+        out: The directory to write. It must be new, empty, or of an unfinished job.
+        config: How to split, store and prune; the default configuration if None.
+        language: Language of documents that name none, if `corpus` is a path.
+        shard_characters: Characters per shard, which is the unit of work.
+        reuse: An earlier directory. Vectors of unchanged texts are copied from it.
+        runner: The runner for the shards: `run_locally`, or a `BeamRunner`.
+        on_progress: Called regularly while shards are encoded.
+        strict: Whether to refuse a corpus with records that are not documents, before anything is encoded.
 
     Returns:
-        What was written, and which records were left out.
+        The manifest of the directory, counters, and the skipped records.
 
     Raises:
-        InputError: If anything given cannot be used; nothing finished is lost.
+        InputError: If an argument cannot be used. Finished shards are not lost.
 
     Example:
         >>> encode_corpus("corpus.jsonl", "models/mxtr_tiny", "out/vectors").manifest.num_documents
@@ -131,7 +130,7 @@ def _close(
     skipped: Mapping[str, int],
     language: str,
 ) -> VectorsManifest:
-    """Writes the manifest over finished shards and removes everything else."""
+    """Writes the manifest of finished shards and removes all other folders."""
     directory = Path(job.out)
     entries = []
     for shard in shards:
@@ -162,7 +161,7 @@ def _close(
 
 @contextmanager
 def _claimed(directory: Path) -> Iterator[Path]:
-    """Makes sure that the directory is ours to write, and that nobody else is writing it."""
+    """Makes sure that the directory has no other files, and that no other process is writing to it."""
     directory.mkdir(parents=True, exist_ok=True)
     foreign = sorted(path.name for path in directory.iterdir() if not _is_ours(path))
     if foreign:
@@ -201,7 +200,7 @@ def _check_nothing_skipped(reader: Corpus) -> None:
 
 
 def _check_not_another_job(directory: Path, shards: Sequence[ShardPlan]) -> None:
-    """Refuses to write over what other documents, another encoder or other settings gave, finished or not."""
+    """Refuses to overwrite vectors of other documents, another encoder or other settings, finished or not."""
     planned = {shard.key for shard in shards}
     if not (directory / MANIFEST_FILE).exists():
         for path in sorted(directory.glob("shard-*")):

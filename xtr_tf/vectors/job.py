@@ -1,7 +1,7 @@
-"""How one shard is encoded, the same for every runner: read its plan, reuse or encode, write it.
+"""Encodes one shard, in the same way for every runner: reads its plan, reuses or encodes vectors, writes it.
 
-Idempotent: however often it runs, and where, the shard ends up finished exactly once. So progress
-is watched by looking at what is finished, wherever the workers are.
+This is idempotent: it may run any number of times, on any machine, and the shard is finished exactly once. So
+progress is measured by looking at finished shards, and it does not matter where the workers are.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class EncodingJob:
-    """What a worker must know, as a task for a runner; paths are the same on every machine.
+    """A task for a runner, with all that a worker needs to know. Paths are the same on every machine.
 
     Attributes:
-        model: The encoder's directory.
+        model: The directory of the encoder.
         out: The directory to write.
         reuse: An earlier directory to copy from, or "".
         config: Settings, resolved.
@@ -47,19 +47,38 @@ class EncodingJob:
     config: EncodingConfig
 
     def load(self) -> DocumentEncoder:
-        """The encoder; once per process."""
+        """Loads the encoder, once per process.
+
+        Returns:
+            The document encoder.
+        """
         from xtr_tf.vectors.document_encoder import DocumentEncoder
 
         return DocumentEncoder.load(self.model, self.config)
 
     def run(self, shard: ShardPlan, encoder: DocumentEncoder) -> dict[str, int]:
-        """Makes sure that a shard is finished, and returns what was counted."""
+        """Encodes a shard, unless it is finished.
+
+        Args:
+            shard: The plan of the shard.
+            encoder: The document encoder.
+
+        Returns:
+            Counters of the shard.
+        """
         entry = encode_shard(self, shard, encoder)
         counts = {"documents": entry.documents, "passages": entry.passages, "tokens": entry.tokens}
         return {**counts, **entry.counters}
 
     def finished(self, shard: ShardPlan) -> ShardEntry | None:
-        """The shard's entry if it has been written from this very plan and is still whole."""
+        """Returns the entry of a finished shard.
+
+        Args:
+            shard: The plan of the shard.
+
+        Returns:
+            The entry, or None unless the shard was written from exactly this plan and its files are complete.
+        """
         entry = read_shard_entry(Path(self.out), shard.name)
         if entry is None or entry.key != shard.key:
             return None
@@ -70,12 +89,12 @@ class EncodingJob:
 
 
 def encode_shard(job: EncodingJob, shard: ShardPlan, encoder: DocumentEncoder) -> ShardEntry:
-    """Makes sure that a shard is finished.
+    """Encodes a shard, unless it is finished.
 
     Args:
-        job: Where to, and how.
-        shard: Which documents.
-        encoder: The encoder.
+        job: The directories and settings.
+        shard: The plan of the shard.
+        encoder: The document encoder.
 
     Returns:
         The entry of the finished shard.
@@ -114,15 +133,15 @@ _SECONDS_BETWEEN = 1.0
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """A moment of a job; counts are of this run.
+    """The progress of a job. Counts are of this run.
 
     Attributes:
-        shards: Finished.
-        all_shards: To be finished.
-        documents: Finished.
-        all_documents: To be finished.
-        tokens: Encoded.
-        seconds: Since the start.
+        shards: Number of finished shards.
+        all_shards: Number of shards to finish.
+        documents: Number of finished documents.
+        all_documents: Number of documents to finish.
+        tokens: Number of encoded tokens.
+        seconds: Time since the start.
     """
 
     shards: int
@@ -134,12 +153,12 @@ class Progress:
 
     @property
     def tokens_per_second(self) -> float:
-        """Mean so far."""
+        """Mean number of tokens encoded per second so far."""
         return self.tokens / self.seconds if self.seconds else 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """By the pace of documents so far; None before the first shard is finished."""
+        """Estimated time left, by the mean time per document; None before the first shard is finished."""
         if not self.documents:
             return None
         return self.seconds * (self.all_documents - self.documents) / self.documents
@@ -149,12 +168,12 @@ class Progress:
 def watching(
     job: EncodingJob, shards: Sequence[ShardPlan], on_progress: Callable[[Progress], None] | None
 ) -> Iterator[None]:
-    """Counts finished documents from a thread of its own, and once more at the end.
+    """Counts finished documents in a separate thread, and once more at the end.
 
     Args:
-        job: Which.
-        shards: Those of this run.
-        on_progress: Called each time, too.
+        job: The job to watch.
+        shards: The shards of this run.
+        on_progress: Called after each count, if not None.
     """
     ended = threading.Event()
     thread = threading.Thread(target=_watch, args=(job, shards, on_progress, ended), daemon=True)

@@ -1,4 +1,4 @@
-"""What a directory of token vectors says of itself: `manifest.json`, and the entry of one shard.
+"""The metadata of a directory of token vectors: `manifest.json`, and the entry of one shard.
 
 Knows names, counts and hashes. The arrays belong to `shard.py`.
 """
@@ -22,7 +22,12 @@ MANIFEST_FILE = "manifest.json"
 
 @dataclasses.dataclass(frozen=True)
 class FileEntry:
-    """Size and SHA-256 of a file."""
+    """Size and SHA-256 of a file.
+
+    Attributes:
+        bytes: Size in bytes.
+        sha256: SHA-256 in hexadecimal.
+    """
 
     bytes: int
     sha256: str
@@ -34,14 +39,14 @@ class ShardEntry:
 
     Attributes:
         name: Its folder, such as `shard-00000-of-00010`.
-        documents: Number of documents, counted on from the shards before it.
+        documents: Number of documents. Their ordinals continue those of the previous shards.
         passages: Number of passages.
         tokens: Number of token vectors.
         dim: Width of a token vector.
         dtype: `float16` or `bfloat16`.
-        key: Hash of everything the shard was made from; equal keys mean equal content.
-        files: Name in the folder to size and hash.
-        counters: What its encoding counted, such as documents reused or tokens pruned.
+        key: Hash of everything that the shard was made from. Equal keys mean equal content.
+        files: Size and hash of each file, by name in the folder.
+        counters: Counters of its encoding, such as documents reused or tokens pruned.
     """
 
     name: str
@@ -56,25 +61,32 @@ class ShardEntry:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> ShardEntry:
-        """The inverse of `dataclasses.asdict`."""
+        """Creates an entry from its fields, the inverse of `dataclasses.asdict`.
+
+        Args:
+            fields: Values by field name.
+
+        Returns:
+            The entry.
+        """
         files = {name: FileEntry(**entry) for name, entry in fields["files"].items()}
         return cls(**{**fields, "files": files})
 
 
 @dataclasses.dataclass(frozen=True)
 class VectorsManifest:
-    """The whole directory. It is written last: without it the directory is unfinished.
+    """The content of `manifest.json`. It is written last: without it, the directory is unfinished.
 
     Attributes:
         dim: Width of a token vector.
         dtype: `float16` or `bfloat16`.
-        encoder_fingerprint: Of the encoder and tokenizer that made the vectors.
-        settings: How documents were cut and pruned; with the encoder, all that vectors depend on.
-        shards: In the order of the corpus.
-        skipped: Records of the corpus that were left out, by reason.
-        language: Of documents that named none. In the file only if it is known.
-        fields: Names and types of the fields that documents have besides their own. In the file only if there
-            are any.
+        encoder_fingerprint: Fingerprint of the encoder and tokenizer that made the vectors.
+        settings: How documents were split and pruned. Vectors depend only on these and the encoder.
+        shards: The shards, in the order of the corpus.
+        skipped: Number of records of the corpus that were left out, by reason.
+        language: Language of documents that named none. It is in the file only if it is known.
+        fields: Names and types of the additional fields of documents. They are in the file only if there are
+            any.
     """
 
     dim: int
@@ -88,21 +100,25 @@ class VectorsManifest:
 
     @property
     def num_documents(self) -> int:
-        """Documents in all shards."""
+        """Number of documents in all shards."""
         return sum(shard.documents for shard in self.shards)
 
     @property
     def num_passages(self) -> int:
-        """Passages in all shards."""
+        """Number of passages in all shards."""
         return sum(shard.passages for shard in self.shards)
 
     @property
     def num_tokens(self) -> int:
-        """Token vectors in all shards."""
+        """Number of token vectors in all shards."""
         return sum(shard.tokens for shard in self.shards)
 
     def write(self, directory: Path) -> None:
-        """Writes `manifest.json`, whole or not at all."""
+        """Writes `manifest.json`, either completely or not at all.
+
+        Args:
+            directory: The directory of token vectors.
+        """
         counts = {
             "num_documents": self.num_documents,
             "num_passages": self.num_passages,
@@ -117,7 +133,17 @@ class VectorsManifest:
 
     @classmethod
     def read(cls, directory: Path) -> VectorsManifest:
-        """Reads `manifest.json`, refusing whatever is not one of ours."""
+        """Reads `manifest.json`.
+
+        Args:
+            directory: The directory of token vectors.
+
+        Returns:
+            The manifest.
+
+        Raises:
+            InputError: If the file is missing or damaged, or is of another format or version.
+        """
         what, command = "directory of token vectors", "xtr-tf encode"
         return read_manifest_file(directory, FORMAT, VERSION, cls._parse, what, command)
 
@@ -131,7 +157,7 @@ class VectorsManifest:
 
 Parsed = TypeVar("Parsed")
 
-#: What the formats of our directories are called.
+#: Descriptions of the formats of our directories.
 _FORMATS = {"xtr-token-index": "a token index", "xtr-token-vectors": "a directory of token vectors"}
 
 
@@ -147,17 +173,17 @@ def read_manifest_file(
 
     Args:
         directory: The directory.
-        format_: What the file must name as its format.
+        format_: The format that the file must have.
         version: The only version that can be read.
-        parse: Makes something of the other fields.
-        what: Says what the directory should be.
-        command: Says what makes such a directory.
+        parse: Creates the result from the other fields.
+        what: What the directory should be, for messages.
+        command: The command that writes such a directory, for messages.
 
     Returns:
-        What `parse` made of it.
+        The result of `parse`.
 
     Raises:
-        InputError: There is no such file, or it is damaged, or of another format or version.
+        InputError: If the file is missing or damaged, or is of another format or version.
     """
     path = directory / MANIFEST_FILE
     if not path.is_file():

@@ -1,7 +1,7 @@
-"""Around the encoder: documents to passages, passages to batches, and which tokens are kept.
+"""The steps around the encoder: documents to passages, passages to batches, and which tokens are kept.
 
-Long documents are cut into overlapping windows; every token knows its characters and its position in
-the document. Knows nothing of vectors but their norms.
+Long documents are split into overlapping windows. Every token has its characters and its position in the
+document. Knows nothing about vectors except their norms.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from xtr_tf.config.retrieval import EncodingConfig
 from xtr_tf.errors import InputError
 from xtr_tf.model.tokenizer import Tokenizer
 
-# Characters tokenised at once, padding included: what the tokenizer's character maps are sized by.
+# Characters tokenised at a time, including padding. The size of the tokenizer's character maps depends on it.
 _MAX_CHARACTERS = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Passage:
-    """A window of a document, closed with the end-of-sequence token.
+    """A window of a document, followed by the end-of-sequence token.
 
     Attributes:
-        document: Index of its document among those given.
+        document: Index of its document in the input.
         ids: `[tokens]` int32.
-        spans: `[tokens, 2]` int32 characters of the document's full text; the closing token's
-            is empty, at the end of the last one's.
-        positions: `[tokens]` int32, in the document; the closing token's is one after
-            the last one's.
+        spans: `[tokens, 2]` int32, characters in the full text of the document. The span of the
+            end-of-sequence token is empty, at the end of the last token.
+        positions: `[tokens]` int32, positions in the document. That of the end-of-sequence token is one after
+            the last token.
     """
 
     document: int
@@ -41,12 +41,12 @@ class Passage:
 
 
 class PassageSplitter:
-    """Tokenises documents and cuts long ones into windows.
+    """Tokenises documents and splits long ones into windows.
 
     Args:
-        tokenizer: The model's tokenizer.
-        length: Tokens of a passage, end-of-sequence included.
-        overlap: Tokens that neighbouring windows share.
+        tokenizer: The tokenizer of the model.
+        length: Tokens per passage, including the end-of-sequence token.
+        overlap: Tokens that two consecutive windows share.
     """
 
     def __init__(self, tokenizer: Tokenizer, length: int, overlap: int) -> None:
@@ -55,9 +55,16 @@ class PassageSplitter:
         self._tokenizer = tokenizer
 
     def split(self, texts: Sequence[str]) -> Iterator[Passage]:
-        """The passages of all texts, in order; every text has one at least."""
+        """Splits texts into passages.
+
+        Args:
+            texts: The full texts of documents.
+
+        Yields:
+            The passages of all texts, in order. Every text has at least one.
+        """
         for first, group in _groups(texts):
-            # Without a graph: building it takes as long as twenty groups gain by it.
+            # Without a graph: building one takes as long as it saves in twenty groups.
             encoded = tf.constant([text.encode() for text in group])
             tokens = self._tokenizer.with_offsets(encoded, tf.int32.max)
             ids, starts, limits = (
@@ -69,7 +76,7 @@ class PassageSplitter:
                 yield from self._windows(first + index, ids[index][:-1], spans[:-1])
 
     def _windows(self, document: int, ids: np.ndarray, spans: np.ndarray) -> Iterator[Passage]:
-        """Windows over a document's tokens, given without the end-of-sequence."""
+        """Yields windows over the tokens of a document, which are given without the end-of-sequence token."""
         for start in range(0, max(len(ids) - self._window, 0) + self._stride, self._stride):
             limit = min(start + self._window, len(ids))
             end = spans[limit - 1, 1] if limit else 0
@@ -82,7 +89,7 @@ class PassageSplitter:
 
 
 def _groups(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """Runs of texts that fit `_MAX_CHARACTERS` when padded to their longest, with the first's index."""
+    """Yields consecutive texts that fit into `_MAX_CHARACTERS` when padded, with the index of the first."""
     group: list[str] = []
     longest = 0
     for index, text in enumerate(texts):
@@ -99,7 +106,14 @@ _SHORTEST = 32
 
 
 def bucket_lengths(longest: int) -> list[int]:
-    """The lengths that passages are padded to, ascending: `longest`, its half, and so on to about 32."""
+    """Returns the lengths that passages are padded to: `longest`, its half, and so on down to about 32.
+
+    Args:
+        longest: The longest bucket.
+
+    Returns:
+        The lengths, ascending.
+    """
     lengths = [longest]
     while lengths[0] // 2 >= _SHORTEST:
         lengths.insert(0, lengths[0] // 2)
@@ -107,16 +121,16 @@ def bucket_lengths(longest: int) -> list[int]:
 
 
 def batches(token_counts: Sequence[int], longest: int, batch_tokens: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Puts passages into batches.
+    """Groups passages into batches.
 
-    Every batch has the length of a bucket and a power of two of rows, none of them padding: the
-    passages left over at the end of a bucket go into smaller powers. So there are few shapes to
-    compile for, and which passages share a batch depends on nothing but the arguments.
+    Every batch has the length of a bucket, and its number of rows is a power of two. No row is padding: the
+    passages left over at the end of a bucket go into batches of smaller powers. So there are few shapes to
+    compile for, and the passages of a batch depend only on the arguments.
 
     Args:
         token_counts: Tokens of each passage, at most `longest`.
         longest: The longest bucket.
-        batch_tokens: The most tokens of a batch, padding included; a batch has one row at least.
+        batch_tokens: Maximum number of tokens per batch, including padding. A batch has at least one row.
 
     Yields:
         The length to pad to, and `[rows]` indices of passages in ascending order.
@@ -136,14 +150,14 @@ _WORD_START = "▁"
 
 
 class Pruning:
-    """Decides which tokens stay.
+    """Decides which tokens are kept.
 
     Args:
-        config: What to leave out.
-        tokenizer: Whose pieces are meant.
+        config: Which tokens to leave out.
+        tokenizer: The tokenizer with the vocabulary.
 
     Attributes:
-        needs_norms: Whether `keep` must be given norms.
+        needs_norms: Whether `keep` needs norms.
 
     Raises:
         InputError: If a piece to leave out is not in the vocabulary.
@@ -169,11 +183,11 @@ class Pruning:
             self._skipped[tokenizer.eos_id] = False
 
     def keep(self, ids: np.ndarray, norms: np.ndarray | None) -> np.ndarray:
-        """Which tokens of a passage stay.
+        """Returns which tokens of a passage are kept.
 
         Args:
             ids: `[tokens]` int32.
-            norms: `[tokens]` lengths of the projections before they were normalised.
+            norms: `[tokens]`, lengths of the projections before normalisation; None if they are not needed.
 
         Returns:
             `[tokens]` bool.
@@ -187,6 +201,13 @@ class Pruning:
 
 
 def is_punctuation(piece: str) -> bool:
-    """Whether a piece is nothing but punctuation, with or without the mark of a word's beginning."""
+    """Returns whether a piece is only punctuation, with or without the mark for the beginning of a word.
+
+    Args:
+        piece: A piece of the vocabulary.
+
+    Returns:
+        True if all of its characters are punctuation and there is at least one.
+    """
     characters = piece.removeprefix(_WORD_START)
     return bool(characters) and all(unicodedata.category(character)[0] == "P" for character in characters)

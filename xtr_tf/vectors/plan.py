@@ -1,9 +1,9 @@
-"""The documents of a job, dealt out to shards: fixed before anything is encoded.
+"""Distributes the documents of a job to shards, before anything is encoded.
 
-The corpus is read once, in order, into a work folder inside the output directory. From then on the
-job depends only on that snapshot, so that ordinals are the same whatever runs the job, and a
-shard can be encoded by any worker at any time. Reading is a small part of a job: hundreds of
-documents are read in the time one is encoded.
+The corpus is read once, in order, into a work folder inside the output directory. After that, the job depends
+only on this snapshot. So ordinals are the same with every runner, and any worker can encode a shard at any
+time. Reading is a small part of a job: hundreds of documents are read in the time that it takes to encode
+one.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ WORK_FOLDER = "work"
 
 @dataclasses.dataclass(frozen=True)
 class ShardPlan:
-    """One shard's share of the work.
+    """The plan of one shard.
 
     Attributes:
-        index: Its place among the shards.
-        name: Its folder when finished.
+        index: Its position among the shards, from 0.
+        name: Its folder when it is finished.
         key: Hash of its documents, the encoder and the settings.
-        documents: How many there are.
+        documents: Number of documents.
     """
 
     index: int
@@ -46,12 +46,13 @@ class ShardPlan:
 
 
 class EncodingPlan:
-    """Writes and reads the work folder of a job.
+    """Writes the work folder of a job.
 
     Args:
         directory: The output directory.
-        identity: What, besides the documents, decides a shard's content: encoder and settings.
-        shard_characters: Text of a shard; it ends with the document that reaches this.
+        identity: The encoder and the settings, which together with the documents determine the content of a
+            shard.
+        shard_characters: Characters per shard. A shard ends with the document that reaches this number.
     """
 
     def __init__(self, directory: Path, identity: Mapping[str, Any], shard_characters: int) -> None:
@@ -60,14 +61,14 @@ class EncodingPlan:
         self._shard_characters = shard_characters
 
     def write(self, documents: Iterable[Document], reuse: Reuse | None) -> list[ShardPlan]:
-        """Deals out the documents.
+        """Distributes the documents to shards.
 
         Args:
             documents: The corpus.
-            reuse: An earlier directory's vectors to copy where they still hold.
+            reuse: An earlier directory, from which vectors of unchanged texts are copied; None for none.
 
         Returns:
-            The shards in their order.
+            The shards, in order.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         written = []
@@ -106,27 +107,45 @@ class EncodingPlan:
 
 
 def documents_file(folder: Path, index: int) -> Path:
-    """The planned documents of a shard: records with their texts."""
+    """Returns the path of a shard's planned documents, which are records with their texts.
+
+    Args:
+        folder: The work folder.
+        index: Position of the shard.
+
+    Returns:
+        The path.
+    """
     return folder / f"documents-{index:05d}.jsonl"
 
 
 def reuse_file(folder: Path, index: int) -> Path:
-    """`[documents]` int64: ordinals in the earlier directory, -1 for what must be encoded."""
+    """Returns the path of the ordinals in the earlier directory, for the documents of a shard.
+
+    The file has `[documents]` int64, -1 for documents that must be encoded.
+
+    Args:
+        folder: The work folder.
+        index: Position of the shard.
+
+    Returns:
+        The path.
+    """
     return folder / f"reuse-{index:05d}.npy"
 
 
 class Reuse:
-    """Finds documents of an earlier directory by the hash of their text.
+    """Finds documents in an earlier directory by the hash of their text.
 
-    Takes 40 bytes of memory per document.
+    Uses 40 bytes of memory per document.
 
     Args:
         directory: The earlier directory.
-        encoder_fingerprint: Of the encoder now.
-        settings: How vectors are made now.
+        encoder_fingerprint: Fingerprint of the current encoder.
+        settings: Current settings of vectors.
 
     Raises:
-        InputError: If the earlier vectors were made by another encoder or in another way.
+        InputError: If the earlier vectors were made by another encoder or with other settings.
     """
 
     def __init__(self, directory: Path, encoder_fingerprint: str, settings: Mapping[str, Any]) -> None:
@@ -150,7 +169,14 @@ class Reuse:
             )
 
     def ordinals(self, content_hashes: Sequence[str]) -> np.ndarray:
-        """`[len(content_hashes)]` int64: where each text was, or -1."""
+        """Returns the ordinals of texts in the earlier directory.
+
+        Args:
+            content_hashes: Hashes of the texts.
+
+        Returns:
+            `[len(content_hashes)]` int64, -1 for texts that are not there.
+        """
         hashes, order = self._sorted_hashes
         wanted = np.array(content_hashes, "S32")
         found = np.minimum(np.searchsorted(hashes, wanted), len(hashes) - 1)

@@ -1,6 +1,6 @@
-"""Queries to token vectors with a loaded model.
+"""From queries to token vectors with a loaded model.
 
-Knows nothing of documents and files, and imports no TensorFlow: that comes with the model.
+Knows nothing about documents and files, and does not import TensorFlow, which comes with the model.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class EncodedQuery:
     """The tokens of one query.
 
     Attributes:
-        vectors: `[tokens, dim]` float32; none for a query without text.
-        pieces: `[tokens]` int32 ids of the vocabulary, or None where the encoder does not tell.
-        words: The pieces as strings, empty where the encoder does not tell.
-        weights: `[tokens]` floats, what they count for; all the same if None.
+        vectors: `[tokens, dim]` float32; no tokens for a query without text.
+        pieces: `[tokens]` int32, ids in the vocabulary; None if the encoder does not return them.
+        words: The pieces as strings; empty if the encoder does not return them.
+        weights: `[tokens]` floats, the weight of each token; equal weights if None.
     """
 
     vectors: np.ndarray
@@ -36,12 +36,12 @@ class EncodedQuery:
 
     @property
     def token_weights(self) -> np.ndarray:
-        """`[tokens]` floats."""
+        """`[tokens]` floats, all 1 if there are no weights."""
         return np.ones(len(self.vectors)) if self.weights is None else self.weights
 
 
 class QueryEncoder:
-    """Encodes queries, cut to the tokenizer's `query_length`.
+    """Encodes queries, truncated to the tokenizer's `query_length`.
 
     Args:
         encoder: The encoder.
@@ -59,7 +59,14 @@ class QueryEncoder:
         self._encode_ids = encoder.inference
 
     def encode(self, texts: Sequence[str]) -> list[EncodedQuery]:
-        """The tokens of each query, in order."""
+        """Encodes queries.
+
+        Args:
+            texts: The queries.
+
+        Returns:
+            The tokens of each query, in the same order.
+        """
         encoded: dict[int, EncodedQuery] = {}
         length = self._tokenizer.config.query_length
         for batch in batches_by_length(texts, _QUERIES_AT_ONCE):
@@ -77,11 +84,11 @@ class QueryEncoder:
 
 
 def batches_by_length(texts: Sequence[str], size: int) -> Iterator[list[int]]:
-    """Yields positions in `texts`, at most `size` at a time, those of similar length together.
+    """Yields batches of positions in `texts`, with texts of similar length together.
 
     Args:
         texts: The texts.
-        size: Most texts of a batch.
+        size: Maximum number of texts per batch.
 
     Yields:
         Positions, shortest texts first.

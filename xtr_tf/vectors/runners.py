@@ -1,4 +1,4 @@
-"""Work that is divided into shards, as runners see it."""
+"""The interface of runners, for work that is divided into shards."""
 
 from __future__ import annotations
 
@@ -7,18 +7,30 @@ from typing import Any, Protocol
 
 
 class ShardTask(Protocol):
-    """What to do with each of several shards.
+    """Work to do for each of several shards.
 
-    A task is pickled to reach other processes, may be run for a shard any number of times, by
-    several workers at once, and leaves the same result.
+    A task is pickled to reach other processes. It may run any number of times for a shard, also by several
+    workers at the same time, and the result is always the same.
     """
 
     def load(self) -> Any:
-        """What all shards of a process share, such as a model."""
+        """Loads what all shards of a process share, such as a model.
+
+        Returns:
+            The second argument of `run`.
+        """
         ...
 
     def run(self, shard: Any, loaded: Any) -> Mapping[str, int]:
-        """Finishes a shard and returns what is to be counted."""
+        """Finishes a shard.
+
+        Args:
+            shard: The shard.
+            loaded: The result of `load`.
+
+        Returns:
+            Counters by name.
+        """
         ...
 
 
@@ -27,17 +39,24 @@ Runner = Callable[[Any, Sequence[Any]], None]
 
 
 def run_locally(task: ShardTask, shards: Sequence[Any]) -> None:
-    """Finishes the shards in order.
+    """Finishes the shards in order, in this process.
 
     Args:
-        task: What to do with a shard.
+        task: The task to run for each shard.
         shards: The shards.
     """
     run_with(task.load())(task, shards)
 
 
 def run_with(loaded: Any) -> Runner:
-    """A runner that finishes the shards in order with what is loaded already, such as a user's model."""
+    """Returns a runner that finishes the shards in order, with something that is already loaded.
+
+    Args:
+        loaded: Passed to the task in place of the result of `load`, such as a model of the user.
+
+    Returns:
+        The runner.
+    """
 
     def run(task: ShardTask, shards: Sequence[Any]) -> None:
         for shard in shards:

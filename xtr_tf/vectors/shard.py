@@ -1,7 +1,7 @@
 """One shard: the token vectors of consecutive documents, in memory and as a folder of files.
 
-An encoder makes an `EncodedDocument` of each document, `assemble` puts them together, `write_shard` and
-`Shard` write and read the files. How documents are encoded is not known here.
+An encoder makes an `EncodedDocument` of each document, and `assemble` joins them. `write_shard` and `Shard`
+write and read the files. Knows nothing about how documents are encoded.
 """
 
 from __future__ import annotations
@@ -24,18 +24,22 @@ from xtr_tf.vectors.manifest import FileEntry, ShardEntry
 
 @dataclasses.dataclass(frozen=True)
 class ShardArrays:
-    """Tokens of consecutive documents, passage after passage, in the order of the corpus.
+    """Tokens of consecutive documents, passage by passage, in the order of the corpus.
 
     Attributes:
-        documents: The documents, which own one passage or more each.
+        documents: The documents, each with one or more passages.
         vectors: `[tokens, dim]` floats of unit length.
-        pieces: `[tokens]` int32, ids of the vocabulary.
-        spans: `[tokens, 2]` int32, first character and the one after the last, in the
-            document's `full_text`.
-        positions: `[tokens]` int32, the token's place in its document, counted before any
-            splitting or pruning. Tokens in the overlap of two passages have equal positions.
-        passage_tokens: `[passages]` int32, how many tokens each passage has.
+        pieces: `[tokens]` int32, ids in the vocabulary.
+        spans: `[tokens, 2]` int32, the first character and the one after the last, in the document's
+            `full_text`.
+        positions: `[tokens]` int32, the position of the token in its document, counted before splitting and
+            pruning. Tokens in the overlap of two passages have equal positions.
+        passage_tokens: `[passages]` int32, the number of tokens in each passage.
         passage_documents: `[passages]` int32, index into `documents`, never decreasing.
+
+    Raises:
+        InputError: If the lengths of the arrays do not match, or if the passages are not in the order of the
+            documents, with at least one passage each.
     """
 
     documents: Sequence[DocumentRecord]
@@ -73,7 +77,7 @@ class ShardArrays:
         return np.repeat(self.passage_documents, self.passage_tokens)
 
 
-# The arrays of a shard by file name, with the type each is stored as (vectors choose their own).
+# The arrays of a shard by file name, with their stored types (that of vectors is chosen by the caller).
 ARRAYS = {
     "vectors": None,
     "pieces": np.int32,
@@ -86,9 +90,9 @@ ARRAYS = {
 
 @dataclasses.dataclass(frozen=True)
 class EncodedDocument:
-    """One document's tokens, passage after passage; arrays as in `ShardArrays`.
+    """The tokens of one document, passage by passage. Arrays are as in `ShardArrays`.
 
-    `pruned` counts the tokens that were encoded but left out.
+    `pruned` is the number of tokens that were encoded but left out.
     """
 
     vectors: np.ndarray
@@ -100,11 +104,11 @@ class EncodedDocument:
 
 
 def assemble(records: Sequence[DocumentRecord], documents: Sequence[EncodedDocument]) -> ShardArrays:
-    """Puts documents together in the order given.
+    """Joins documents in the given order.
 
     Args:
-        records: What is kept of each document.
-        documents: The tokens of each; one at least.
+        records: The record of each document.
+        documents: The tokens of each document; at least one document.
 
     Returns:
         The arrays of a shard.
@@ -123,11 +127,11 @@ DOCUMENTS_FILE = "documents.jsonl"
 
 
 def shard_name(index: int, count: int) -> str:
-    """The folder of a shard, such as `shard-00000-of-00010`.
+    """Returns the folder name of a shard, such as `shard-00000-of-00010`.
 
     Args:
-        index: From 0.
-        count: Shards in all.
+        index: Position of the shard, from 0.
+        count: Number of all shards.
 
     Returns:
         The name.
@@ -143,18 +147,21 @@ def write_shard(
     key: str = "",
     counters: Mapping[str, int] | None = None,
 ) -> ShardEntry:
-    """Writes a shard's folder, in place of an earlier one of that name.
+    """Writes the folder of a shard, and replaces an existing one with the same name.
 
     Args:
         directory: The directory of token vectors.
-        name: What `shard_name` gives.
+        name: The result of `shard_name`.
         arrays: The content.
-        dtype: What vectors are stored as, `float16` or `bfloat16`.
-        key: Hash of everything the content was made from.
-        counters: What the encoding counted.
+        dtype: Type to store vectors as, `float16` or `bfloat16`.
+        key: Hash of everything that the content was made from.
+        counters: Counters of the encoding.
 
     Returns:
-        The entry for the manifest, which is also kept in the folder.
+        The entry for the manifest, which is also stored in the folder.
+
+    Raises:
+        InputError: If the dtype is another one, or if a vector is not finite.
     """
     stored = stored_arrays(arrays, dtype)
     with atomic_directory(directory / name, overwrite=True) as folder:
@@ -181,14 +188,14 @@ def write_shard(
 
 
 def read_shard_entry(directory: Path, name: str) -> ShardEntry | None:
-    """The entry of a finished shard, or None if there is none that can be read.
+    """Reads the entry of a finished shard.
 
     Args:
-        directory: Of the token vectors.
-        name: Of the shard's folder.
+        directory: The directory of token vectors.
+        name: Name of the shard's folder.
 
     Returns:
-        The entry, or None.
+        The entry, or None if there is none that can be read.
     """
     try:
         return ShardEntry.from_dict(json.loads((directory / name / ENTRY_FILE).read_bytes()))
@@ -197,17 +204,17 @@ def read_shard_entry(directory: Path, name: str) -> ShardEntry | None:
 
 
 def stored_arrays(arrays: ShardArrays, dtype: str) -> dict[str, np.ndarray]:
-    """The arrays as their files hold them; bfloat16, which `.npy` does not know, as its bits.
+    """Returns the arrays as they are stored. `.npy` does not support bfloat16, so it is stored as its bits.
 
     Args:
-        arrays: Of the shard.
+        arrays: The arrays of the shard.
         dtype: `float16` or `bfloat16`.
 
     Returns:
-        Arrays by the names of their files.
+        Arrays by file name.
 
     Raises:
-        InputError: The dtype is another, or a vector is not finite.
+        InputError: If the dtype is another one, or if a vector is not finite.
     """
     if dtype not in VECTOR_DTYPES:
         raise InputError(f"Token vectors are stored as {' or '.join(VECTOR_DTYPES)}. Received: {dtype!r}.")
@@ -226,14 +233,14 @@ def stored_arrays(arrays: ShardArrays, dtype: str) -> dict[str, np.ndarray]:
 
 
 class Shard:
-    """A finished shard's arrays and documents. Arrays have the shapes of `ShardArrays`.
+    """The arrays and documents of a finished shard. Arrays have the shapes of `ShardArrays`.
 
     Args:
-        folder: The shard's folder.
-        entry: What the manifest says of it.
+        folder: The folder of the shard.
+        entry: Its entry in the manifest.
 
     Raises:
-        InputError: If a file is missing or is not of the size the manifest states.
+        InputError: If a file is missing, or if its size is not the one in the manifest.
     """
 
     def __init__(self, folder: Path, entry: ShardEntry) -> None:
@@ -255,7 +262,11 @@ class Shard:
         return self.map_vectors()
 
     def map_vectors(self) -> np.ndarray:
-        """The same, mapped again: what was read of it leaves memory when the caller lets go of it."""
+        """Maps the vectors again. The pages that were read leave memory when the caller releases the array.
+
+        Returns:
+            `[tokens, dim]`, as `vectors`.
+        """
         stored = self._load("vectors")
         return stored.view(ml_dtypes.bfloat16) if self.entry.dtype == "bfloat16" else stored
 
@@ -281,34 +292,41 @@ class Shard:
 
     @cached_property
     def passage_documents(self) -> np.ndarray:
-        """`[passages]` int32, counted from the shard's first document."""
+        """`[passages]` int32, documents counted from the first one of the shard."""
         return self._load("passage_documents")
 
     @cached_property
     def passage_offsets(self) -> np.ndarray:
-        """`[passages + 1]` int64: tokens of passage `i` are those from `[i]` to `[i + 1]`."""
+        """`[passages + 1]` int64; tokens of passage `i` are `[i]` to `[i + 1]`."""
         return np.concatenate([[0], np.cumsum(self.passage_tokens, dtype=np.int64)])
 
     @property
     def document_of_token(self) -> np.ndarray:
-        """`[tokens]` int32, counted from the shard's first document."""
+        """`[tokens]` int32, documents counted from the first one of the shard."""
         return np.repeat(self.passage_documents, self.passage_tokens)
 
     @cached_property
     def document_tokens(self) -> np.ndarray:
-        """`[documents]` int64, how many tokens each document has."""
+        """`[documents]` int64, the number of tokens in each document."""
         counts = np.zeros(self.entry.documents, np.int64)
         np.add.at(counts, self.passage_documents, self.passage_tokens)
         return counts
 
     def documents(self) -> Iterator[DocumentRecord]:
-        """The documents in order, read as they are asked for."""
+        """Yields the documents in order, and reads them one by one."""
         with (self.folder / DOCUMENTS_FILE).open(encoding="utf-8") as file:
             for line in file:
                 yield DocumentRecord.from_json(line)
 
     def encoded_document(self, index: int) -> EncodedDocument:
-        """The tokens of one document, counted from the shard's first, its vectors bit for bit."""
+        """Returns the tokens of one document, with exactly the stored vectors.
+
+        Args:
+            index: The document, counted from the first one of the shard.
+
+        Returns:
+            The tokens.
+        """
         first_passage, last_passage = np.searchsorted(self.passage_documents, [index, index + 1])
         first, last = self.passage_offsets[[first_passage, last_passage]]
         return EncodedDocument(
@@ -320,11 +338,15 @@ class Shard:
         )
 
     def arrays(self) -> ShardArrays:
-        """Everything at once."""
+        """Returns all arrays and documents at once."""
         return ShardArrays(list(self.documents()), **{name: getattr(self, name) for name in ARRAYS})
 
     def verify(self) -> None:
-        """Reads every file and raises `InputError` for the first whose hash is not the manifest's."""
+        """Reads every file and checks its hash.
+
+        Raises:
+            InputError: If a hash is not the one in the manifest; raised for the first such file.
+        """
         for name, file in self.entry.files.items():
             if sha256_of(self.folder / name) != file.sha256:
                 raise InputError(
@@ -338,7 +360,7 @@ class Shard:
         rows = self.entry.passages if name.startswith("passage_") else self.entry.tokens
         shape = {"vectors": (rows, self.entry.dim), "spans": (rows, 2)}.get(name, (rows,))
         try:
-            # An empty file cannot be mapped: a shard whose tokens were all pruned has some.
+            # An empty array cannot be mapped. A shard whose tokens were all pruned has such arrays.
             array = np.load(path, mmap_mode="r" if rows else None, allow_pickle=False)
         except (ValueError, EOFError) as error:
             raise InputError(

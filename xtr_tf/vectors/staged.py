@@ -1,9 +1,9 @@
-"""Encoding on workers that share no file system with this machine, such as Dataflow's.
+"""Encodes on workers that share no file system with this machine, such as those of Dataflow.
 
-The job itself stays here: plan, finished shards, manifest. A staging folder that both sides reach
-(`gs://`, `s3://`, `hdfs://`: whatever Beam has a file system for) carries the model and the plans
-of shards to the workers, and finished shards back. There, as here, a shard without its
-`shard.json`, which is sent last, is not finished; one that is finished is not encoded again.
+The job itself stays here: the plan, finished shards and the manifest. A staging folder that both sides can
+access (`gs://`, `s3://`, `hdfs://`, or any other file system of Beam) carries the model and the plans of
+shards to the workers, and finished shards back. `shard.json` is sent last, so a shard without it is not
+finished. A finished shard is not encoded again.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _MIME_TYPE = "application/octet-stream"
 
 @dataclasses.dataclass(frozen=True)
 class StagedEncoding:
-    """The task of workers elsewhere.
+    """The task for remote workers.
 
     Attributes:
-        staging: The folder that both sides reach.
-        model: The model's folder within it.
+        staging: The folder that both sides can access.
+        model: The folder of the model in it.
         config: Settings, resolved.
     """
 
@@ -46,13 +46,25 @@ class StagedEncoding:
     config: EncodingConfig
 
     def load(self) -> DocumentEncoder:
-        """The encoder, fetched once per process."""
+        """Downloads and loads the encoder, once per process.
+
+        Returns:
+            The document encoder.
+        """
         with tempfile.TemporaryDirectory() as folder:
             download(FileSystems.join(self.staging, self.model), Path(folder))
             return DocumentEncoder.load(folder, self.config)
 
     def run(self, shard: ShardPlan, encoder: DocumentEncoder) -> dict[str, int]:
-        """Fetches a shard's plan, encodes it as every runner does, and sends the result."""
+        """Downloads the plan of a shard, encodes it as every runner does, and uploads the result.
+
+        Args:
+            shard: The plan of the shard.
+            encoder: The document encoder.
+
+        Returns:
+            Counters of the shard.
+        """
         with tempfile.TemporaryDirectory() as folder:
             job = EncodingJob(model="", out=folder, reuse="", config=self.config)
             plan = documents_file(Path(folder) / WORK_FOLDER, shard.index)
@@ -63,32 +75,40 @@ class StagedEncoding:
         return counts
 
     def plan(self, shard: ShardPlan) -> str:
-        """Where a shard's plan lies."""
+        """Returns the address of a shard's plan."""
         return FileSystems.join(self.staging, f"plan-{shard.key}.jsonl")
 
     def result(self, shard: ShardPlan) -> str:
-        """Where a shard lies when it is finished."""
+        """Returns the address of a finished shard."""
         return FileSystems.join(self.staging, f"{shard.name}-{shard.key}")
 
     def finished(self, shard: ShardPlan) -> bool:
-        """Whether a shard has arrived whole."""
+        """Returns whether a shard was uploaded completely."""
         return bool(FileSystems.exists(FileSystems.join(self.result(shard), ENTRY_FILE)))
 
 
 @dataclasses.dataclass(frozen=True)
 class StagedRunner:
-    """Runs encoding jobs through a staging folder. What is in it may be removed afterwards.
+    """Runs encoding jobs through a staging folder. Its content may be removed afterwards.
 
     Attributes:
-        runner: What runs the workers, a `BeamRunner`.
-        staging: The folder that both sides reach.
+        runner: The runner for the workers, a `BeamRunner`.
+        staging: The folder that both sides can access.
     """
 
     runner: Runner
     staging: str
 
     def __call__(self, job: EncodingJob, shards: Sequence[ShardPlan]) -> None:
-        """Encodes the shards elsewhere and fetches them."""
+        """Encodes the shards on remote workers and downloads them.
+
+        Args:
+            job: The encoding job. It must not reuse vectors.
+            shards: The shards to encode.
+
+        Raises:
+            InputError: If the job reuses vectors, or if the staging folder cannot be used.
+        """
         if job.reuse:
             raise InputError(
                 "Vectors are reused on the machine that has them; leave out staging, or reuse. "
@@ -126,23 +146,23 @@ class StagedRunner:
 
 
 def upload(folder: Path, destination: str, last: str) -> None:
-    """Sends the files of a folder, `last` after the others.
+    """Uploads the files of a folder, `last` after the others.
 
     Args:
-        folder: On this machine.
-        destination: An address that Beam knows, such as `gs://bucket/folder`.
-        last: The file whose arrival says that all are there.
+        folder: A folder on this machine.
+        destination: An address that Beam supports, such as `gs://bucket/folder`.
+        last: The file that shows, when it has arrived, that all files have.
     """
     for path in sorted(folder.iterdir(), key=lambda path: (path.name == last, path.name)):
         _copy_out(path, FileSystems.join(destination, path.name))
 
 
 def download(source: str, folder: Path) -> None:
-    """Fetches the files of a folder.
+    """Downloads the files of a folder.
 
     Args:
-        source: An address that Beam knows.
-        folder: On this machine.
+        source: An address that Beam supports.
+        folder: A folder on this machine.
     """
     for found in FileSystems.match([FileSystems.join(source, "*")])[0].metadata_list:
         _copy_in(found.path, folder / FileSystems.split(found.path)[1])

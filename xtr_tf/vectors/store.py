@@ -1,17 +1,17 @@
-"""A finished directory of token vectors: what index builders, exporters and evaluations read.
+"""A finished directory of token vectors, which index builders, exporters and evaluations read.
 
-    manifest.json               counts, type, encoder fingerprint, every file's SHA-256
+    manifest.json               counts, type, encoder fingerprint, SHA-256 of every file
     shard-00000-of-00010/
       vectors.npy               [tokens, dim] float16, or bfloat16 as its bits in uint16
       pieces.npy                [tokens] int32
       spans.npy                 [tokens, 2] int32
       positions.npy             [tokens] int32
       passage_tokens.npy        [passages] int32
-      passage_documents.npy     [passages] int32, counted from the shard's first document
+      passage_documents.npy     [passages] int32, counted from the first document of the shard
       documents.jsonl           id, title, language, content_hash and, unless left out, text
-      shard.json                the shard's entry in the manifest
+      shard.json                the entry of the shard in the manifest
 
-Vectors are memory-mapped: nothing here holds more than is asked for.
+Vectors are memory-mapped: nothing here keeps more in memory than is requested.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from xtr_tf.vectors.shard import EncodedDocument, Shard, ShardArrays, shard_name
 
 
 class TokenVectors:
-    """The token vectors of a corpus.
+    """The token vectors of a corpus. Open a directory with `TokenVectors.open`.
 
-    Documents and tokens have ordinals: dense, from 0, in the order of the corpus, whatever
-    wrote them. Open one with `TokenVectors.open`.
+    Documents and tokens have ordinals from 0, without gaps, in the order of the corpus. They do not depend on
+    the runner that wrote them.
 
     Attributes:
-        directory: Where it lies.
-        manifest: What it says of itself.
-        shards: In the order of the corpus.
+        directory: The directory of token vectors.
+        manifest: Its manifest.
+        shards: The shards, in the order of the corpus.
 
     Example:
         >>> corpus = TokenVectors.open("out/vectors")
@@ -62,10 +62,16 @@ class TokenVectors:
 
     @classmethod
     def open(cls, directory: str | Path) -> TokenVectors:
-        """Opens a directory; sizes and shapes are checked, hashes only by `verify`.
+        """Opens a directory. Sizes are checked; hashes are checked only by `verify`.
+
+        Args:
+            directory: The directory of token vectors.
+
+        Returns:
+            The opened directory.
 
         Raises:
-            InputError: If it is unfinished, damaged, or mixed from shards of different runs.
+            InputError: If it is unfinished, damaged, or has shards of different runs.
         """
         directory = Path(directory)
         manifest = VectorsManifest.read(directory)
@@ -88,16 +94,19 @@ class TokenVectors:
     ) -> TokenVectors:
         """Writes a directory of vectors that are already in memory, and opens it.
 
-        For vectors made elsewhere, and tests; `xtr-tf encode` writes shard by shard.
+        This is for tests and for vectors from other sources. `xtr-tf encode` writes shard by shard.
 
         Args:
-            directory: New, or one to take the place of.
-            shards: One shard each, in the order of the corpus; at least one.
-            encoder_fingerprint: Of what made the vectors.
-            dtype: What they are stored as, `float16` or `bfloat16`.
+            directory: A new directory, or one to replace.
+            shards: The arrays of each shard, in the order of the corpus; at least one.
+            encoder_fingerprint: Fingerprint of the encoder that made the vectors.
+            dtype: Type to store them as, `float16` or `bfloat16`.
 
         Returns:
             The opened directory.
+
+        Raises:
+            InputError: If the dtype is another one, or if a vector is not finite.
         """
         directory = Path(directory)
         entries = [
@@ -108,7 +117,10 @@ class TokenVectors:
         return cls.open(directory)
 
     def blocks(self, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """All tokens in order, at most `size` at a time (a block ends where its shard ends).
+        """Yields all tokens in order. A block ends where its shard ends.
+
+        Args:
+            size: Maximum number of tokens per block.
 
         Yields:
             `[tokens, dim]` float32 vectors and `[tokens]` int32 document ordinals.
@@ -121,11 +133,11 @@ class TokenVectors:
                 yield vectors[rows].astype(np.float32), ordinals
 
     def part(self, first: int, last: int) -> TokenVectors:
-        """Some consecutive shards as if they were all, from index `first` up to but without `last`.
+        """Returns some consecutive shards as if they were the whole corpus.
 
         Args:
-            first: The first shard.
-            last: The one after the last.
+            first: Index of the first shard.
+            last: Index of the shard after the last.
 
         Returns:
             Token vectors of these shards; ordinals begin at 0.
@@ -134,19 +146,29 @@ class TokenVectors:
         return TokenVectors(self.directory, manifest, self.shards[first:last])
 
     def shards_from(self, token: int) -> TokenVectors:
-        """The part that begins with a token, which must be the first of its shard."""
+        """Returns the shards from a token to the end.
+
+        Args:
+            token: Ordinal of a token, which must be the first of its shard.
+
+        Returns:
+            Token vectors of these shards; ordinals begin at 0.
+        """
         index = int(np.searchsorted(self._first_token, token))
         assert self._first_token[index] == token, "a part begins with a shard"
         return self.part(index, len(self.shards))
 
     def take(self, tokens: np.ndarray) -> np.ndarray:
-        """The vectors of some tokens, in the order given; for samples.
+        """Returns the vectors of some tokens, in the given order. This is meant for samples.
 
         Args:
             tokens: `[count]` integers, token ordinals.
 
         Returns:
             `[count, dim]` float32.
+
+        Raises:
+            InputError: If an ordinal is out of range.
         """
         tokens = np.asarray(tokens)
         if len(tokens) and not (tokens.min() >= 0 and tokens.max() < self.num_tokens):
@@ -162,18 +184,32 @@ class TokenVectors:
         return taken
 
     def locate(self, document: int) -> tuple[Shard, int]:
-        """The shard that holds a document, and the document's index in it."""
+        """Returns the shard of a document, and the index of the document in it.
+
+        Args:
+            document: Ordinal of the document.
+
+        Returns:
+            The shard, and the index.
+        """
         index = int(np.searchsorted(self._first_document, document, side="right")) - 1
         return self.shards[index], document - int(self._first_document[index])
 
     def encoded_document(self, document: int) -> EncodedDocument:
-        """A document's tokens, its vectors bit for bit."""
+        """Returns the tokens of a document, with exactly the stored vectors.
+
+        Args:
+            document: Ordinal of the document.
+
+        Returns:
+            The tokens.
+        """
         shard, index = self.locate(document)
         return shard.encoded_document(index)
 
     @cached_property
     def document_of_token(self) -> np.ndarray:
-        """`[tokens]` int32 document ordinals."""
+        """`[tokens]` int32, document ordinals."""
         return np.concatenate(
             [
                 shard.document_of_token + np.int32(first)
@@ -183,13 +219,13 @@ class TokenVectors:
 
     @cached_property
     def document_offsets(self) -> np.ndarray:
-        """`[documents + 1]` int64: tokens of document `i` are those from `[i]` to `[i + 1]`."""
+        """`[documents + 1]` int64; tokens of document `i` are `[i]` to `[i + 1]`."""
         counts = np.concatenate([shard.document_tokens for shard in self.shards])
         return _starts(counts)
 
     @cached_property
     def pieces(self) -> np.ndarray:
-        """`[tokens]` int32, ids of the vocabulary."""
+        """`[tokens]` int32, ids in the vocabulary."""
         return self.of_tokens("pieces", 0, self.num_tokens)
 
     @cached_property
@@ -199,15 +235,15 @@ class TokenVectors:
 
     @cached_property
     def positions(self) -> np.ndarray:
-        """`[tokens]` int32, each token's place in its document."""
+        """`[tokens]` int32, the position of each token in its document."""
         return self.of_tokens("positions", 0, self.num_tokens)
 
     def documents(self, first: int = 0, last: int | None = None) -> Iterator[DocumentRecord]:
-        """Documents in order, read as they are asked for: all, or from `first` up to but without `last`.
+        """Yields documents in order, and reads them one by one.
 
         Args:
             first: The first document.
-            last: The one after the last; the end if None.
+            last: The document after the last; the end if None.
 
         Yields:
             The documents.
@@ -218,12 +254,12 @@ class TokenVectors:
                 yield from itertools.islice(shard.documents(), max(first - start, 0), last - start)
 
     def of_tokens(self, name: str, first: int, last: int) -> np.ndarray:
-        """`pieces`, `spans` or `positions` of the tokens from `first` up to but without `last`.
+        """Returns `pieces`, `spans` or `positions` of consecutive tokens.
 
         Args:
-            name: Of the array.
+            name: Name of the array.
             first: The first token.
-            last: The one after the last.
+            last: The token after the last.
 
         Returns:
             `[tokens]`, or `[tokens, 2]` for spans.
@@ -236,15 +272,19 @@ class TokenVectors:
 
     @cached_property
     def document_ids(self) -> list[str]:
-        """Ids in order."""
+        """The ids of all documents, in order."""
         return [document.id for document in self.documents()]
 
     def verify(self) -> None:
-        """Reads every file and raises `InputError` for the first that is not the one written."""
+        """Reads every file and checks its hash.
+
+        Raises:
+            InputError: If a file is not the one that was written; raised for the first such file.
+        """
         for shard in self.shards:
             shard.verify()
 
 
 def _starts(counts: Sequence[int] | np.ndarray) -> np.ndarray:
-    """`[len(counts) + 1]` int64: where each begins, and the end of the last."""
+    """Returns `[len(counts) + 1]` int64: the start of each, and the end of the last."""
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])

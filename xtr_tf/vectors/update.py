@@ -1,6 +1,6 @@
-"""The next version of a directory of token vectors: what changes, document by document, and writing it.
+"""The next version of a directory of token vectors: finds which documents change, and writes it.
 
-Knows neither an encoder, what comes has been encoded, nor an index.
+Knows nothing about encoders, because new documents are already encoded, or about indexes.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from xtr_tf.vectors.store import TokenVectors
 
 @dataclasses.dataclass(frozen=True)
 class DocumentChanges:
-    """Which documents stay and which come; those that come follow those that stay.
+    """Which documents stay and which are new. New documents follow those that stay.
 
     Attributes:
-        kept: `[documents of the base]` bool.
-        taken: `[added documents]` bool, false for those the base has as they are.
+        kept: `[documents of the base]` bool, which documents stay.
+        taken: `[added documents]` bool, false for documents that are the same in the base.
         added: Number of new ids.
-        replaced: Number of ids whose document is another one now.
-        deleted: Number of ids deleted.
-        unchanged: Number of added documents that the base has as they are.
-        unknown: Ids to delete that the base does not have.
+        replaced: Number of ids whose document has changed.
+        deleted: Number of deleted ids.
+        unchanged: Number of added documents that are the same in the base.
+        unknown: Ids to delete that are not in the base.
     """
 
     kept: np.ndarray
@@ -49,17 +49,17 @@ class DocumentChanges:
 def compare_documents(
     base: TokenVectors, added: TokenVectors | None, deleted_ids: Collection[str]
 ) -> DocumentChanges:
-    """Compares by id, then by content, title, language and fields.
+    """Compares documents by id, then by content, title, language and fields.
 
     An id that is both deleted and added is replaced.
 
     Args:
         base: The last version.
-        added: New and changed documents, encoded.
-        deleted_ids: Of documents to leave out.
+        added: New and changed documents, encoded; None for none.
+        deleted_ids: Ids of documents to delete.
 
     Returns:
-        Which documents stay, come and go.
+        Which documents stay, are new or are deleted.
 
     Raises:
         InputError: If no document would be left.
@@ -106,22 +106,23 @@ def _identity(record: DocumentRecord) -> tuple[object, ...]:
 def update_vectors(
     base: TokenVectors, added: TokenVectors | None, changes: DocumentChanges, out: str | Path
 ) -> TokenVectors:
-    """Writes the documents that stay, then those that come.
+    """Writes the documents that stay, then the new ones.
 
-    Files of shards from which nothing is taken away are shared with their old directory by hard
-    links (copied where the file system has none); files are never changed once written.
+    Shards from which no document is removed share their files with the old directory by hard links. The files
+    are copied if the file system has no hard links. Files are never changed after they are written.
 
     Args:
         base: The last version.
-        added: New and changed documents, encoded as the base was.
-        changes: Of `compare_documents`.
-        out: A new directory, which appears when it is whole.
+        added: New and changed documents, encoded as the base was; None for none.
+        changes: The result of `compare_documents`.
+        out: A new directory, which appears when it is complete.
 
     Returns:
         The opened directory.
 
     Raises:
-        InputError: If `out` exists, or the vectors of `added` do not belong with those of `base`.
+        InputError: If `out` exists, or if the vectors of `added` were made by another encoder or with other
+            settings than those of `base`.
     """
     out = Path(out)
     if out.exists():
@@ -141,14 +142,14 @@ def update_vectors(
 
 
 def check_same_origin(base: TokenVectors, added: TokenVectors) -> None:
-    """Checks that two directories of token vectors were made by one encoder in one way.
+    """Checks that two directories of token vectors were made by the same encoder in the same way.
 
     Args:
-        base: The one that is updated.
-        added: What is added.
+        base: The directory to update.
+        added: The documents to add.
 
     Raises:
-        InputError: Encoder, settings or fields differ.
+        InputError: If the encoder, settings or fields differ.
     """
 
     def origin(manifest: VectorsManifest) -> tuple[object, ...]:
@@ -174,7 +175,7 @@ def check_same_origin(base: TokenVectors, added: TokenVectors) -> None:
 
 
 def _parts(corpus: TokenVectors, kept: np.ndarray) -> Iterator[tuple[Shard, np.ndarray]]:
-    """The shards of which something stays, each with `[documents]` bool."""
+    """Yields the shards in which documents stay, each with `[documents]` bool."""
     limits = np.cumsum([shard.entry.documents for shard in corpus.shards])
     for shard, mask in zip(corpus.shards, np.split(kept, limits[:-1]), strict=True):
         if mask.any():
