@@ -1,1 +1,1 @@
-"""Training an encoder with in-batch token retrieval, on one device or many."""
+"""Trains an encoder with in-batch token retrieval, on one device or many."""

@@ -1,6 +1,6 @@
-"""How common pieces are in the texts that an encoder was trained on, for weights of query tokens.
+"""Measures how common pieces are in the training texts of an encoder, for weights of query tokens.
 
-Knows nothing of weights; see `xtr_tf.model.folder.BACKGROUND_FILE`.
+Knows nothing of weights. See `xtr_tf.model.folder.BACKGROUND_FILE`.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import numpy as np
 from xtr_tf.model.tokenizer import Tokenizer
 from xtr_tf.training.data.batches import BatchSource, batch_dataset
 
-# Enough to tell common pieces from rare ones; more texts only tell rare ones apart.
+# Enough to tell common pieces from rare ones. More texts would only tell rare pieces apart.
 _MOST_TEXTS = 20_000
 _TEXTS_AT_ONCE = 256
 
 
 def piece_shares(data: BatchSource, examples: int, tokenizer: Tokenizer) -> np.ndarray:
-    """The share of positive passages that have each piece, `[vocabulary]` float32.
+    """Returns the share of positive passages that contain each piece.
 
     Args:
-        data: The training set.
-        examples: How many it has.
-        tokenizer: Turns texts into pieces.
+        data: Training set.
+        examples: Number of its examples.
+        tokenizer: Tokenizer that turns texts into pieces.
 
     Returns:
         `[vocabulary]` float32, from 0 to 1.
@@ -37,12 +37,12 @@ def piece_shares(data: BatchSource, examples: int, tokenizer: Tokenizer) -> np.n
 
 
 def pieces_in(ids: np.ndarray, vocabulary_size: int, pad_id: int) -> np.ndarray:
-    """How many rows have each piece, `[vocabulary]` int64.
+    """Counts the rows that contain each piece.
 
     Args:
         ids: `[texts, length]` integers, padded with `pad_id`.
-        vocabulary_size: Pieces in all.
-        pad_id: What does not count.
+        vocabulary_size: Number of pieces in the vocabulary.
+        pad_id: Id of padding, which is not counted.
 
     Returns:
         `[vocabulary]` int64.

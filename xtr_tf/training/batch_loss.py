@@ -1,7 +1,7 @@
 """The loss of one replica's queries against the documents of the whole global batch.
 
-Joins the parts of `losses/`: this is where k_train, the temperature and the candidates of a run are
-applied. Knows replicas, not the encoder.
+Combines the parts of `losses/` and applies the k_train, the temperature and the candidates of a run. Knows
+replicas, not the encoder.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from xtr_tf.training.strategy import gather_over_replicas
 
 
 class BatchLoss(NamedTuple):
-    """A replica's share of the global batch: summed over replicas, each value is a mean over it.
+    """A replica's share of the global batch. Summed over replicas, each value is a mean over the batch.
 
     Attributes:
-        loss: What is minimised.
-        statistics: What is worth watching, by name.
+        loss: Loss to minimise.
+        statistics: Values to monitor, by name.
     """
 
     loss: tf.Tensor
@@ -38,18 +38,18 @@ def batch_loss(
 ) -> BatchLoss:
     """Computes the loss in a replica context.
 
-    Documents are gathered from all replicas, so that token retrieval is over the global batch;
-    the gradient of the gathering sums what all replicas' queries ask of a document.
+    Documents are gathered from all replicas, so that token retrieval is over the global batch. The gradient
+    of gathering sums the gradients of a document over the queries of all replicas.
 
     Args:
-        config: The kind of loss.
+        config: Settings of the loss.
         batch: This replica's batch.
         queries: Vectors of `batch.query_ids`, `[B, n, dim]`.
         documents: Vectors of `batch.document_ids`, `[B + B·H, m, dim]`.
         static_shapes: As for `token_retrieval_scores`.
 
     Returns:
-        This replica's share of the loss, and what is logged.
+        This replica's share of the loss and of the statistics.
     """
     context = tf.distribute.get_replica_context()
     local_documents = tf.shape(documents)[0]
@@ -104,7 +104,7 @@ def batch_loss(
 
 
 def statistic_names(config: LossConfig) -> list[str]:
-    """The names that `batch_loss` gives its statistics."""
+    """Returns the names of the statistics of `batch_loss`."""
     names = ["accuracy"]
     if config.score == "xtr":
         names += ["positives_without_tokens", "positive_z", "negative_z", "gold_token_rate"]
@@ -114,7 +114,7 @@ def statistic_names(config: LossConfig) -> list[str]:
 
 
 def _nan_unless_finite(*vectors: tf.Tensor) -> tf.Tensor:
-    """0, or NaN if a vector is not finite: a maximum may skip NaN, and the loss must not."""
+    """Returns 0, or NaN if a vector is not finite. A maximum may skip NaN, but the loss must not."""
     total = tf.add_n([tf.reduce_sum(tf.stop_gradient(part)) for part in vectors])
     return tf.where(tf.math.is_finite(total), 0.0, float("nan"))
 
@@ -124,7 +124,7 @@ def _is_tpu() -> bool:
 
 
 def _labelled_scores(scores: tf.Tensor, labels: tf.Tensor, teacher_scores: tf.Tensor) -> tf.Tensor:
-    """Scores of each query's positive and hard negatives, `[B, 1 + H]`."""
+    """Returns the scores of each query's positive and hard negatives, `[B, 1 + H]`."""
     batch_size, columns = teacher_scores.shape
     first = labels[0]
     negatives = first + batch_size + tf.reshape(tf.range(batch_size * (columns - 1)), [batch_size, -1])
@@ -134,7 +134,7 @@ def _labelled_scores(scores: tf.Tensor, labels: tf.Tensor, teacher_scores: tf.Te
 def _retrieval_statistics(
     retrieval: TokenRetrieval, labels: tf.Tensor, candidates: tf.Tensor
 ) -> dict[str, tf.Tensor]:
-    """How many tokens of each query found its positive, and how many a negative, `[B]` each."""
+    """Counts the tokens of each query that retrieved its positive, and those per negative, `[B]` each."""
     counts = retrieval.retrieving_tokens
     positive_counts = tf.gather(counts, labels, batch_dims=1)
     negatives = candidates & (tf.range(tf.shape(counts)[1])[None, :] != labels[:, None])
@@ -156,8 +156,8 @@ def _gold_token_rate(
     labels: tf.Tensor,
     candidates: tf.Tensor,
 ) -> tf.Tensor:
-    """The share of each query's retrieved tokens that are its positive's, `[B]`."""
-    # The similarities with the positives are made again, and may round differently.
+    """Returns the share of each query's retrieved tokens that belong to its positive, `[B]`."""
+    # The similarities with the positives are computed again, and may round differently.
     positives = tf.stop_gradient(tf.gather(documents, labels))
     similarities = tf.matmul(tf.stop_gradient(queries), positives, transpose_b=True) + 1e-6
     gold = (similarities >= threshold[:, :, None]) & tf.gather(document_mask, labels)[:, None, :]

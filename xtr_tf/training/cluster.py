@@ -1,7 +1,7 @@
-"""The place of this process among those that train one model, as the environment variable TF_CONFIG says.
+"""The place of this process among those that train one model, read from the environment variable TF_CONFIG.
 
-What starts the processes (Vertex AI, Kubeflow, a script) sets it. Known before TensorFlow connects them,
-and without TensorFlow.
+The launcher of the processes (Vertex AI, Kubeflow, a script) sets it. Reads it before TensorFlow connects the
+processes, and without TensorFlow.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class ClusterPlace(NamedTuple):
     """A process of a cluster.
 
     Attributes:
-        workers: How many processes train by it; 0 if it names none.
-        name: This one's, such as `worker-1`; empty if it is the only one.
-        is_chief: Whether it is the one that writes what all have made; one of them is.
+        workers: Number of processes that train, according to TF_CONFIG. 0 if it names none.
+        name: Name of this process, such as `worker-1`. Empty if it is the only one.
+        is_chief: Whether this process writes the common results. Exactly one process does.
     """
 
     workers: int
@@ -28,10 +28,13 @@ class ClusterPlace(NamedTuple):
 
 
 def cluster_place() -> ClusterPlace:
-    """Reads TF_CONFIG; without it, or without a cluster in it, this process is the only one.
+    """Reads TF_CONFIG. Without it, or without a cluster in it, this process is the only one.
+
+    Returns:
+        The place of this process.
 
     Raises:
-        InputError: It cannot be read, or this process does not train.
+        InputError: TF_CONFIG cannot be read, or this process does not train.
     """
     text = os.environ.get("TF_CONFIG") or "{}"
     try:

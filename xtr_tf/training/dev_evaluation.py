@@ -1,8 +1,8 @@
-"""Searches development sets exactly under f_XTR' while training, and measures by language.
+"""Searches development sets exactly under f_XTR' during training, and measures by language.
 
-For sets of some thousands of documents: all of them are encoded again each time, and their vectors
-held in memory. The maxima come from the op of the loss, which runs on the training devices; the scoring is
-`scoring.reference`. The evaluation of a finished model, with an index, belongs elsewhere.
+Meant for sets of some thousands of documents: all of them are encoded again each time, and their vectors are
+kept in memory. The maxima come from the op of the loss, which runs on the training devices. The scoring is
+`scoring.reference`. The evaluation of a finished model, with an index, is elsewhere.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class DevEvaluation:
     """The development sets of a run.
 
     Args:
-        config: Which sets.
-        tokenizer: The run's tokenizer.
+        config: Settings with the development sets.
+        tokenizer: Tokenizer of the run.
         k_prime: Tokens that each query token retrieves.
 
     Raises:
@@ -51,10 +51,10 @@ class DevEvaluation:
         """Measures an encoder.
 
         Args:
-            encode: From ids `[rows, length]` to vectors, without dropout.
+            encode: Function from ids `[rows, length]` to vectors, without dropout.
 
         Returns:
-            `MRR@10` and `nDCG@10` averaged over sets, and of each set's languages as
+            `MRR@10` and `nDCG@10` averaged over sets, and for each language of a set as
             `SET/LANGUAGE/MRR@10`.
         """
         measured: dict[str, float] = {}
@@ -70,7 +70,7 @@ class DevEvaluation:
         return {**{name: float(np.mean(values)) for name, values in totals.items()}, **measured}
 
     def _search(self, dev_set: DevSet, encode: Encode) -> dict[str, dict[str, float]]:
-        """The best documents of each query, with their scores."""
+        """Returns the best documents of each query, with their scores."""
         documents, names = dev_set.documents, dev_set.queries
         vectors, document_mask = _encode_all(dev_set.document_ids, encode)
         queries, query_mask = _encode_all(dev_set.query_ids, encode)
@@ -90,36 +90,36 @@ class DevEvaluation:
 def exact_xtr_scores(
     queries: tf.Tensor, query_mask: tf.Tensor, documents: tf.Tensor, document_mask: tf.Tensor, k_prime: int
 ) -> np.ndarray:
-    """f_XTR' of every query and document, by exact search.
+    """Computes f_XTR' of every query and document, by exact search.
 
     Args:
         queries: `[Q, n, dim]`.
-        query_mask: `[Q, n]`; every query has a token, its end.
+        query_mask: `[Q, n]`. Every query has at least one token, its end.
         documents: `[D, m, dim]`.
         document_mask: `[D, m]`.
         k_prime: Tokens that each query token retrieves.
 
     Returns:
-        `[Q, D]` float32; `-inf` for documents of which no token was retrieved.
+        `[Q, D]` float32, `-inf` for documents of which no token was retrieved.
     """
     maxima, cutoffs = (tensor.numpy() for tensor in _maxima(queries, documents, document_mask, k_prime))
     mask = query_mask.numpy()
     starts = np.cumsum(np.append(0, mask.sum(axis=1)[:-1]))
     maxima, cutoffs = maxima[mask], cutoffs[mask]
-    # A document without tokens has no maximum, and where everything is retrieved there is no cut-off.
+    # A document without tokens has no maximum. If all tokens are retrieved, there is no cut-off.
     retrieved = np.isfinite(maxima) & (maxima >= cutoffs[:, np.newaxis])
     return xtr_scores(maxima, retrieved, cutoffs, starts)
 
 
 @tf.function(reduce_retracing=True, autograph=False)
 def _maxima(queries: tf.Tensor, documents: tf.Tensor, document_mask: tf.Tensor, k_prime: int) -> Any:
-    """`[Q, n, D]` best similarity of each query token in each document, `[Q, n]` k'-th of all tokens."""
+    """Returns `[Q, n, D]` maxima of query tokens in documents, and the `[Q, n]` k'-th best of all tokens."""
     candidates = tf.ones([tf.shape(queries)[0], tf.shape(documents)[0]], tf.bool)
     return max_similarities(queries, documents, document_mask, candidates, k_prime, block=_DOCUMENTS_AT_ONCE)
 
 
 def _encode_all(ids: np.ndarray, encode: Encode) -> tuple[tf.Tensor, tf.Tensor]:
-    """Vectors `[texts, longest, dim]` and their mask, encoded in batches of similar length."""
+    """Returns vectors `[texts, longest, dim]` and their mask, encoded in batches of similar length."""
     lengths = np.count_nonzero(ids, axis=1)
     longest = int(lengths.max())
     order = np.argsort(lengths, kind="stable")
@@ -139,7 +139,7 @@ def _parts(values: np.ndarray, size: int) -> Iterator[np.ndarray]:
 
 
 def _measure(dev_set: DevSet, rankings: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
-    """Metrics of each language, and under the empty name of all queries."""
+    """Returns the metrics by language, with the empty name for all queries."""
     import ir_measures
     from ir_measures import RR, nDCG
 

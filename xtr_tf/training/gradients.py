@@ -1,8 +1,8 @@
-"""The gradient of a batch: at once, or in chunks with the gradient of the whole.
+"""The gradient of a batch: computed at once, or in chunks with the gradient of the whole batch.
 
-[Gradient caching](https://arxiv.org/abs/2101.06983) encodes a large batch in small chunks, computes the
-loss of all vectors together, and encodes each chunk a second time for its part of the gradient: memory
-is that of a chunk. Knows neither optimisers nor the encoder, only a function that encodes.
+[Gradient caching](https://arxiv.org/abs/2101.06983) encodes a large batch in small chunks, computes the loss
+of all vectors together, and encodes each chunk a second time for its part of the gradient. It needs only the
+memory of a chunk. Knows neither optimisers nor the encoder, only a function that encodes.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def whole_batch_gradients(
     """Encodes and differentiates the batch at once.
 
     Args:
-        encode: From ids `[rows, length]` and a dropout seed `[2]` to vectors.
-        variables: What to differentiate with respect to.
-        loss: The kind of loss.
+        encode: Function from ids `[rows, length]` and a dropout seed `[2]` to vectors.
+        variables: Variables to differentiate with respect to.
+        loss: Settings of the loss.
         batch: This replica's batch.
-        seed: Of dropout, `[2]` int32, equal to no other replica's or step's.
+        seed: Dropout seed, `[2]` int32, different for every replica and step.
         static_shapes: Whether XLA compiles the loss, see `batch_loss`.
 
     Returns:
@@ -61,7 +61,20 @@ def chunked_gradients(
     chunks: int,
     static_shapes: bool = True,
 ) -> tuple[BatchLoss, list[Gradient]]:
-    """The same in `chunks` chunks, which must divide the batch."""
+    """Computes the gradients of the same loss in chunks, with less memory.
+
+    Args:
+        encode: Function from ids `[rows, length]` and a dropout seed `[2]` to vectors.
+        variables: Variables to differentiate with respect to.
+        loss: Settings of the loss.
+        batch: This replica's batch.
+        seed: Dropout seed, `[2]` int32, different for every replica and step.
+        chunks: Number of chunks, which must divide the batch.
+        static_shapes: Whether XLA compiles the loss, see `batch_loss`.
+
+    Returns:
+        The loss, and the gradients in the order of `variables`.
+    """
     query_chunks, document_chunks = (
         tf.reshape(ids, [chunks, ids.shape[0] // chunks, -1]) for ids in (batch.query_ids, batch.document_ids)
     )
@@ -101,17 +114,17 @@ def taught_gradients(
     seed: tf.Tensor,
     weight: float,
 ) -> tuple[tf.Tensor, list[Gradient]]:
-    """A replica's share of the distance from a teacher's vectors, and the gradients of `weight` times it.
+    """Computes a replica's share of the distance to a teacher's vectors, and the gradients of its loss.
 
     Args:
-        encode: From ids and a seed to vectors.
-        variables: What to differentiate by.
+        encode: Function from ids and a dropout seed to vectors.
+        variables: Variables to differentiate with respect to.
         texts: Ids of texts, and the teacher's vectors of their tokens.
-        seed: Of dropout.
-        weight: Of the distance in the loss.
+        seed: Dropout seed.
+        weight: Weight of the distance in the loss.
 
     Returns:
-        The distance, and the gradients in the order of `variables`.
+        The distance, and the gradients of `weight` times the distance, in the order of `variables`.
     """
     replicas = tf.distribute.get_replica_context().num_replicas_in_sync
     with tf.GradientTape() as tape:
@@ -121,11 +134,11 @@ def taught_gradients(
 
 
 def add(first: Gradient, second: Gradient) -> Gradient:
-    """The sum of two gradients of one variable; those of embeddings stay sparse.
+    """Adds two gradients of one variable. Those of embeddings stay sparse.
 
     Args:
         first: One gradient.
-        second: The other, of the same kind.
+        second: The other gradient, of the same kind.
 
     Returns:
         The sum.
@@ -147,7 +160,7 @@ def _row_shape(vectors: tf.Tensor) -> list[Any]:
 def _sum_over(
     chunks: int, gradients_of: Callable[[tf.Tensor], list[Gradient]], variables: Sequence[tf.Variable]
 ) -> list[Gradient]:
-    """Sums the gradients of all chunks, one after the other; those of embeddings stay sparse."""
+    """Sums the gradients of all chunks, one after the other. Those of embeddings stay sparse."""
     first = gradients_of(tf.constant(0))
     sparse = [isinstance(gradient, tf.IndexedSlices) for gradient in first]
 
@@ -178,9 +191,15 @@ def _sum_over(
 
 
 def sum_over_replicas(gradient: Gradient) -> Gradient:
-    """The sum of all replicas' gradients, in a replica context.
+    """Sums a gradient over all replicas, in a replica context.
 
-    Those of embeddings stay sparse, with each index once.
+    Gradients of embeddings stay sparse, with each index once.
+
+    Args:
+        gradient: This replica's gradient.
+
+    Returns:
+        The sum.
     """
     context = tf.distribute.get_replica_context()
     if isinstance(gradient, tf.IndexedSlices):
@@ -192,18 +211,18 @@ def sum_over_replicas(gradient: Gradient) -> Gradient:
 
 
 def combine_duplicates(slices: tf.IndexedSlices) -> tf.IndexedSlices:
-    """Sums the rows of equal index, so that every index comes once."""
+    """Sums the rows with the same index, so that every index occurs once."""
     indices, positions = tf.unique(slices.indices)
     values = tf.math.unsorted_segment_sum(slices.values, positions, tf.size(indices))
     return tf.IndexedSlices(values, indices, slices.dense_shape)
 
 
 def scale(gradient: Gradient, factor: float | tf.Tensor) -> Gradient:
-    """A gradient times a number.
+    """Multiplies a gradient by a number.
 
     Args:
-        gradient: Dense or sparse.
-        factor: A number.
+        gradient: Dense or sparse gradient.
+        factor: The number.
 
     Returns:
         The product, of the same kind.

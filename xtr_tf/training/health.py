@@ -1,7 +1,8 @@
-"""Ends a run that broke down, before it writes that down: losses, gradients and weights must be finite.
+"""Ends a broken-down run before a checkpoint is written: losses, gradients and weights must be finite.
 
-A loss is that of the weights before an update, so that a finite one says nothing of the weights after it.
-What a checkpoint would hold is checked itself. Knows neither devices nor the loop.
+The loss of a step belongs to the weights before the update, so a finite loss says nothing about the weights
+after it. The weights are therefore checked before a checkpoint is written. Knows neither devices nor the
+loop.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from xtr_tf.training.run_folder import CheckpointStore, RunRecord
 
 
 class NamedExamples(Protocol):
-    """A stream of examples whose names tell a reader where to look."""
+    """A stream of examples that have names for error reports."""
 
     def example_id(self, position: int) -> str:
-        """Names the example at a position of the stream."""
+        """Returns the name of the example at a position of the stream."""
         ...
 
 
 class Health:
-    """Whether a run can continue.
+    """Checks whether a run can continue.
 
     Args:
-        record: Where the examples of a step that broke down are noted.
-        store: The checkpoints from which a run continues.
-        weights: What is trained.
-        examples: What is trained on, if it has names.
-        batch_size: Examples of a step.
+        record: Folder of the run, where the examples of a step that broke down are recorded.
+        store: Checkpoints from which a run continues.
+        weights: Weights that are trained.
+        examples: Training examples, if they have names.
+        batch_size: Examples per step.
         writes: Whether this process writes files.
     """
 
@@ -50,25 +51,32 @@ class Health:
         self._examples = examples
         self._batch_size = batch_size
         self._writes = writes
-        # Of the squares, as layers and optimisers compute with them: weights whose squares overflow are lost.
+        # The norm uses squares, as layers and optimisers do. Weights whose squares overflow are lost.
         self._norm = tf.function(lambda: tf.linalg.global_norm(weights), autograph=False)
 
     def check_step(self, step: int, metrics: dict[str, float]) -> None:
         """Checks that the loss and the gradient of a step are finite.
 
         Args:
-            step: Its number.
-            metrics: With `loss` and `gradient_norm`.
+            step: Number of the step.
+            metrics: Metrics of the step, with `loss` and `gradient_norm`.
 
         Raises:
-            InputError: One of them is not; the batch is kept for inspection.
+            InputError: The loss or the gradient is not finite. The names of the examples are kept in a file.
         """
         for name, what in (("loss", "The loss"), ("gradient_norm", "The gradient")):
             if not np.isfinite(metrics[name]):
                 self._end(step, f"{what} of step {step}", metrics[name])
 
     def check_weights(self, step: int) -> None:
-        """Raises InputError if the weights after a step are not finite."""
+        """Checks that the weights after a step are finite.
+
+        Args:
+            step: Number of the step.
+
+        Raises:
+            InputError: The norm of the weights is not finite.
+        """
         norm = float(self._norm())
         if not np.isfinite(norm):
             self._end(step, f"The norm of the weights after step {step}", norm)

@@ -1,8 +1,8 @@
-"""The processes that train one model together: which of them writes, and what all of them know.
+"""The processes that train one model together: which of them writes, and how they agree.
 
-What one process learns by itself (a signal, a file that only it sees) must not decide what it does next, for
-the others would wait for it in the next exchange forever. It is gathered first. Knows `tf.distribute`;
-nothing of models, losses or data.
+A process must not act on information that only it has (a signal, a file that only it sees), because the
+others would then wait forever for it in the next exchange. Such information is gathered first. Knows
+`tf.distribute`, but nothing of models, losses or data.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from xtr_tf.training.strategy import gather_over_replicas
 
 
 class Hosts:
-    """The processes of a strategy, this one among them.
+    """The processes of a strategy, including this one.
 
     All of them must call the same methods in the same order: each call waits for the others.
 
     Args:
-        strategy: What they train with.
+        strategy: Strategy of the training.
 
     Attributes:
-        is_chief: Whether this is the process that writes files and shows progress; one of them is.
-        checkpoint_options: How it writes variables that may live on other hosts: through its own files.
+        is_chief: Whether this process writes files and shows progress. Exactly one process does.
+        checkpoint_options: Options to write variables that may be on other hosts through files of this host.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy) -> None:
         self._strategy = strategy
         several = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
         self._several = several and strategy.num_replicas_in_sync > 1
-        # One process drives all hosts of a TPU, so that there it is the chief.
+        # One process drives all hosts of a TPU, so it is the chief.
         self.is_chief = not several or cluster_place().is_chief
         drives_others = isinstance(strategy, tf.distribute.TPUStrategy)
         self.checkpoint_options = tf.train.CheckpointOptions(
@@ -43,22 +43,33 @@ class Hosts:
         self._gathered = tf.function(self._gather_tensor, autograph=False)
 
     def gather(self, value: int) -> list[int]:
-        """Every device's value, known to all processes; a process's devices have the same."""
+        """Gathers a value of all processes.
+
+        Args:
+            value: Value of this process.
+
+        Returns:
+            One value per device, the same list in all processes. Devices of one process have the same value.
+        """
         if not self._several:
             return [value]
         return [int(each) for each in self._gathered(tf.constant(value, tf.int64)).numpy()]
 
     def any(self, flag: bool) -> bool:
-        """Whether one of the processes says so."""
+        """Returns whether the flag is true in any process."""
         return any(self.gather(int(flag)))
 
     def wait(self) -> None:
-        """Returns when all processes have come here."""
+        """Waits until all processes have called this method."""
         self.gather(0)
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """A block that is refused in all processes if it is in one; there must be no exchange within it."""
+        """Runs a block that fails in all processes if it fails in one. It must not contain exchanges.
+
+        Raises:
+            InputError: The block raised an `InputError` in this or in another process.
+        """
         refusal: InputError | None = None
         try:
             yield
@@ -71,14 +82,14 @@ class Hosts:
             )
 
     def require_same_step(self, step: int, folder: str) -> None:
-        """Refuses to begin at different steps, as processes do that see different folders.
+        """Checks that all processes begin at the same step. They do not if they see different folders.
 
         Args:
-            step: Where this process would begin.
-            folder: Of the run, for the message.
+            step: Step at which this process would begin.
+            folder: Folder of the run, for the message.
 
         Raises:
-            InputError: Another process would begin elsewhere.
+            InputError: Another process would begin at another step.
         """
         steps = sorted(set(self.gather(step)))
         if len(steps) > 1:

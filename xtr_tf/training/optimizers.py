@@ -1,7 +1,7 @@
-"""Keras optimisers and learning-rate schedules, from a run's settings.
+"""Keras optimisers and learning-rate schedules, made from a run's settings.
 
-Any `keras.optimizers.Optimizer` can train an encoder: `make_optimizer` is the one place that chooses.
-Gradients arrive summed over replicas. Knows nothing of losses or of how a gradient was computed.
+Any `keras.optimizers.Optimizer` can train an encoder. Only `make_optimizer` chooses one. Gradients arrive
+summed over replicas. Knows nothing of losses or of how a gradient was computed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _serializable = keras.saving.register_keras_serializable(package="xtr_tf")
 
 
 def make_optimizer(config: TrainingConfig, variables: Sequence[keras.Variable]) -> keras.optimizers.Optimizer:
-    """The optimiser of a run, built for its variables.
+    """Makes the optimiser of a run and builds it for the variables.
 
     Args:
-        config: Which optimiser, its learning rate and schedule.
-        variables: The encoder's, created in the scope of the strategy that this is called in.
+        config: Settings with the optimiser, its learning rate and schedule.
+        variables: Variables of the encoder, created in the scope of the strategy that this is called in.
 
     Returns:
         The optimiser.
@@ -41,10 +41,16 @@ def make_optimizer(config: TrainingConfig, variables: Sequence[keras.Variable]) 
 
 
 def make_schedule(config: TrainingConfig) -> keras.optimizers.schedules.LearningRateSchedule:
-    """The learning rate as a function of the updates made: a rise, then constant or falling, then an end.
+    """Makes the schedule of the learning rate: warm-up, then constant or falling, then perhaps a linear end.
 
-    Never a number: Keras would keep that in a variable, which a checkpoint brings back when the setting
-    has changed.
+    It is never a number. Keras would store a number in a variable, and a checkpoint would restore the old
+    value when the setting has changed.
+
+    Args:
+        config: Settings with the learning rate and the schedule.
+
+    Returns:
+        The schedule, a function of the updates made so far.
     """
     schedule = _schedule_without_end(config)
     return LinearEnd(schedule, config.steps, config.decay_steps) if config.decay_steps else schedule
@@ -54,7 +60,7 @@ def _schedule_without_end(config: TrainingConfig) -> keras.optimizers.schedules.
     warmup_steps = max(config.warmup_steps, 1)
     if config.schedule == "inverse_sqrt":
         return InverseSquareRoot(config.learning_rate, warmup_steps)
-    # A "decay" that rises, from the rate of the first update to the full rate.
+    # A "decay" that rises from the rate of the first update to the full rate.
     return keras.optimizers.schedules.PolynomialDecay(
         config.learning_rate / warmup_steps, max(warmup_steps - 1, 1), end_learning_rate=config.learning_rate
     )
@@ -62,13 +68,13 @@ def _schedule_without_end(config: TrainingConfig) -> keras.optimizers.schedules.
 
 @_serializable
 class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
-    """T5's schedule, which Keras lacks: a linear rise, then falling with the root of the step.
+    """T5's schedule, which Keras lacks: a linear rise, then a decay with the square root of the step.
 
     The n-th update has the rate `learning_rate * min(n / warmup_steps, sqrt(warmup_steps / n))`.
 
     Args:
-        learning_rate: The highest rate, that of update `warmup_steps`.
-        warmup_steps: Updates over which the rate rises, at least 1.
+        learning_rate: The highest rate, reached at update `warmup_steps`.
+        warmup_steps: Number of updates over which the rate rises, at least 1.
     """
 
     def __init__(self, learning_rate: float, warmup_steps: int) -> None:
@@ -77,26 +83,26 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
         self.warmup_steps = warmup_steps
 
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
-        """The rate, a float32 scalar, of the update that follows `step` earlier ones."""
+        """Returns the rate, a float32 scalar, of the update after `step` earlier ones."""
         progress = (ops.cast(step, "float32") + 1.0) / self.warmup_steps
         return self.learning_rate * ops.minimum(progress, ops.rsqrt(progress))
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return {"learning_rate": self.learning_rate, "warmup_steps": self.warmup_steps}
 
 
 @_serializable
 class LinearEnd(keras.optimizers.schedules.LearningRateSchedule):
-    """Any schedule, whose last updates have rates that fall in a line towards 0.
+    """Any schedule, followed by a linear decay towards 0 over the last updates.
 
-    How far training gets often is not known when it begins: a constant rate can be continued for as long as
-    there is time, and given an end from any checkpoint.
+    The length of a run is often unknown when it begins. A run with a constant rate can continue for as long
+    as there is time, and then get its end from any checkpoint.
 
     Args:
         schedule: The rate without an end, a number or a schedule.
-        steps: Updates of the run.
-        decay_steps: How many of them belong to the end; the last one has `1 / decay_steps` of the rate.
+        steps: Number of updates of the run.
+        decay_steps: Number of updates of the end. The last one has `1 / decay_steps` of the rate.
     """
 
     def __init__(
@@ -111,43 +117,43 @@ class LinearEnd(keras.optimizers.schedules.LearningRateSchedule):
         self.decay_steps = decay_steps
 
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
-        """The rate, a float32 scalar, of the update that follows `step` earlier ones."""
+        """Returns the rate, a float32 scalar, of the update after `step` earlier ones."""
         rate = self.schedule(step) if callable(self.schedule) else self.schedule
         left = (self.steps - ops.cast(step, "float32")) / self.decay_steps
         return rate * ops.clip(left, 0.0, 1.0)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return {"schedule": self.schedule, "steps": self.steps, "decay_steps": self.decay_steps}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> LinearEnd:
-        """See `get_config`."""
+        """Makes a schedule from the result of `get_config`."""
         return cls(**config | {"schedule": keras.saving.deserialize_keras_object(config["schedule"])})
 
 
 @_serializable
 class Adafactor(keras.optimizers.Optimizer):
-    """[Adafactor](https://arxiv.org/abs/1804.04235) as T5X trains T5 with it.
+    """[Adafactor](https://arxiv.org/abs/1804.04235) as T5X uses it to train T5.
 
-    With parameter scaling, update clipping and no momentum. It differs from `keras.optimizers.Adafactor`
-    where training a T5 needs it:
+    It has parameter scaling, update clipping and no momentum. It differs from `keras.optimizers.Adafactor`
+    where training a T5 requires it:
 
-    - sparse gradients of an embedding stay sparse: only the rows of a batch are updated;
-    - a factored matrix keeps one number per row and one per column, and no second moment of its own
-      size (Keras' takes another 512 MB for mT5-small's embedding);
-    - matrices with a side below 128 are not factored, as in T5X;
-    - the learning rate is the schedule's, not cut at `1 / sqrt(step)`.
+    - Sparse gradients of an embedding stay sparse: only the rows of a batch are updated.
+    - A factored matrix has one number per row and one per column, and no second moment of its own size
+      (Keras needs another 512 MB for mT5-small's embedding).
+    - Matrices with a side below 128 are not factored, as in T5X.
+    - The learning rate is the schedule's, not limited to `1 / sqrt(step)`.
 
     Args:
         learning_rate: A number or a schedule.
         beta_2_decay: Exponent of the step in the decay of second moments.
-        epsilon_1: Added to squared gradients.
-        epsilon_2: Least root mean square of a weight that its update is scaled by.
-        clip_threshold: Largest root mean square of an update before it is scaled.
-        min_factored_dim: Least side of a matrix that is factored.
-        name: The optimiser's name.
-        **kwargs: As for every Keras optimiser.
+        epsilon_1: Constant added to squared gradients.
+        epsilon_2: Minimum of the root mean square of a weight that scales its update.
+        clip_threshold: Maximum root mean square of an update before it is scaled.
+        min_factored_dim: Minimum side length of a matrix that is factored.
+        name: Name of the optimiser.
+        **kwargs: Arguments of every Keras optimiser.
     """
 
     takes_sparse_gradients = True
@@ -171,7 +177,7 @@ class Adafactor(keras.optimizers.Optimizer):
         self.min_factored_dim = min_factored_dim
 
     def build(self, variables: list[keras.Variable]) -> None:
-        """Creates the second moments: those of rows and of columns, or of each entry."""
+        """Creates the second moments: those of rows and columns, or of each entry."""
         if self.built:
             return
         super().build(variables)
@@ -187,9 +193,9 @@ class Adafactor(keras.optimizers.Optimizer):
         """Updates one variable and its moments.
 
         Args:
-            gradient: Of the variable's shape.
+            gradient: Gradient of the variable's shape.
             variable: The variable, on one device.
-            learning_rate: Of this update.
+            learning_rate: Learning rate of this update.
         """
         moments = self._moments[self._get_variable_index(variable)]
         decay = 1.0 - tf.pow(ops.cast(self.iterations, "float32") + 1.0, self.beta_2_decay)
@@ -206,7 +212,7 @@ class Adafactor(keras.optimizers.Optimizer):
         variable.assign_sub(self._clip(precondition(gradient, moments, decay), size) * rate)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return super().get_config() | {
             "beta_2_decay": self.beta_2_decay,
             "epsilon_1": self.epsilon_1,
@@ -238,7 +244,7 @@ class Adafactor(keras.optimizers.Optimizer):
     def _precondition_rows(
         self, gradient: tf.IndexedSlices, moments: list[keras.Variable], decay: tf.Tensor, row_count: int
     ) -> tf.Tensor:
-        """The same for a gradient whose other rows are zero; only the moments, two vectors, are dense."""
+        """Does the same for a gradient with zeros in other rows. Only the moments, two vectors, are dense."""
         squares = tf.square(gradient.values)
         row_means = tf.scatter_nd(gradient.indices[:, None], tf.reduce_mean(squares, axis=1), [row_count])
         rows = self._average(moments[0], row_means + self.epsilon_1, decay)

@@ -1,6 +1,6 @@
-"""A run and the person watching it: a bar (or lines where there is no terminal), curves, and stopping.
+"""Shows a run to its user: a progress bar (or lines without a terminal), curves, and interruption.
 
-Knows steps, metrics by name and signals; nothing of models or checkpoints.
+Knows steps, metrics by name and signals, but nothing of models or checkpoints.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class TrainingProgress:
 
     Args:
         directory: Folder of the TensorBoard files.
-        steps: Updates of the whole run.
-        start: Updates made before.
+        steps: Number of updates of the whole run.
+        start: Number of updates made before.
         log_every: Steps between points of the curves.
-        enabled: Whether to show and write at all; one process of several does.
-        quiet: Whether to write only.
+        enabled: Whether to show and write at all. Only one of several processes does.
+        quiet: Whether to write curves without showing progress.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class TrainingProgress:
     def __enter__(self) -> TrainingProgress:
         if self._start:
             self._console.print(f"continues after step {self._start} of {self._steps}", highlight=False)
-        if self._enabled and self._console.is_terminal:  # elsewhere every `log_every` steps are a line
+        if self._enabled and self._console.is_terminal:  # without a terminal, prints a line per `log_every`
             self._watched.enter_context(shown(quiet=self._quiet))
         if self._enabled:
             self._bar = self._watched.enter_context(track("train", self._steps, "steps", done=self._start))
@@ -68,8 +68,8 @@ class TrainingProgress:
         """Shows a step's metrics.
 
         Args:
-            step: Updates made, this one included.
-            metrics: By name; `loss` and `tokens` at least.
+            step: Number of updates made, including this one.
+            metrics: Metrics by name, at least `loss` and `tokens`.
         """
         if not self._enabled:
             return
@@ -86,7 +86,12 @@ class TrainingProgress:
         self._tokens, self._since = 0.0, time.monotonic()
 
     def show_evaluation(self, step: int, metrics: dict[str, float]) -> None:
-        """Shows the development metrics of a step; the time they took is not training's."""
+        """Shows the development metrics of a step. The time they took does not count as training time.
+
+        Args:
+            step: Number of updates made.
+            metrics: Metrics by name.
+        """
         if not self._enabled:
             return
         headline = "  ".join(f"{name} {value:.4f}" for name, value in metrics.items() if "/" not in name)
@@ -103,10 +108,10 @@ class TrainingProgress:
 
 
 class TrainingInterruptedError(Exception):
-    """Training stopped on request; running it again continues.
+    """Training stopped on request. Running it again continues.
 
     Attributes:
-        step: Updates made, all of them in the latest checkpoint.
+        step: Number of updates made, all of them in the latest checkpoint.
     """
 
     def __init__(self, step: int) -> None:
@@ -115,10 +120,10 @@ class TrainingInterruptedError(Exception):
 
 
 class InterruptionFlag:
-    """A context that notes signals instead of ending the process. A second signal ends it.
+    """A context manager that records a signal instead of ending the process. A second signal ends it.
 
     Attributes:
-        raised: Whether a signal came.
+        raised: Whether a signal was received.
     """
 
     def __init__(self) -> None:

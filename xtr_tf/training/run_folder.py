@@ -1,7 +1,7 @@
-"""The output folder of a run: what lies where, that one folder holds one run, and its checkpoints.
+"""The output folder of a run: its files, the rule that one folder has one run, and its checkpoints.
 
-Resuming is `CheckpointStore.restore` of `latest()`, called by `train`. Knows files and a
-`tf.train.Checkpoint`, not what is in it.
+`train` resumes with `CheckpointStore.restore` of `latest()`. Knows files and a `tf.train.Checkpoint`, not its
+content.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from xtr_tf.config.training import RunConfig
 from xtr_tf.errors import InputError
 from xtr_tf.files import atomic_directory, remove_unfinished, write_atomically
 
-#: What may change when a run continues: how it ends, how far an update goes (a run that broke down needs
-#: smaller ones), and what does not change the weights of a step.
+#: Settings that may change when a run continues: its end, the size of updates (a run that broke down needs
+#: smaller ones), and settings that do not affect the weights of a step.
 FREE_SETTINGS = {
     "steps",
     "decay_steps",
@@ -49,8 +49,8 @@ class RunRecord:
         checkpoints: Folder of the checkpoints.
         curves: Folder of the TensorBoard files.
         encoder: Folder of the trained encoder.
-        tokenized: Folder of examples for hosts that run no Python.
-        failed_batch: File that names the examples of a step that broke down.
+        tokenized: Folder of examples for hosts that do not run Python.
+        failed_batch: File with the examples of a step that broke down.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -62,7 +62,14 @@ class RunRecord:
         self.failed_batch = directory / "failed_batch.json"
 
     def start(self, config: RunConfig) -> None:
-        """Writes the configuration down, or checks that it continues the one written before."""
+        """Writes the configuration, or checks that it continues the run in the folder.
+
+        Args:
+            config: Configuration of the run.
+
+        Raises:
+            InputError: The folder has checkpoints of a run with another configuration.
+        """
         path = self._directory / "config.yaml"
         settings = to_mapping(config)
         if path.exists() and any(self.checkpoints.glob("step_*")):
@@ -75,11 +82,11 @@ class RunRecord:
         self._write(path, yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
 
     def add_dev_metrics(self, step: int, metrics: dict[str, float]) -> None:
-        """Appends a step's metrics to `dev_metrics.jsonl`, leaving out any of later steps.
+        """Appends the metrics of a step to `dev_metrics.jsonl`. Removes those of the same and later steps.
 
         Args:
-            step: Updates made so far.
-            metrics: By name.
+            step: Number of updates made.
+            metrics: Metrics by name.
         """
         path = self._directory / "dev_metrics.jsonl"
         earlier = path.read_text().splitlines() if path.exists() else []
@@ -88,10 +95,10 @@ class RunRecord:
         self._write(path, "\n".join(lines) + "\n")
 
     def save_failed_batch(self, step: int, examples: list[str]) -> None:
-        """Keeps which examples ended a run in `failed_batch`.
+        """Writes the examples that ended a run to `failed_batch`.
 
         Args:
-            step: That failed.
+            step: Number of the step that failed.
             examples: Ids of its examples.
         """
         self._write(
@@ -104,7 +111,7 @@ class RunRecord:
 
 
 def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Dotted names of the settings that differ and matter; one that was not known then had its default."""
+    """Returns dotted names of relevant settings that differ. One that did not exist yet had its default."""
     names, defaults = [], to_mapping(RunConfig())
     for section, settings in after.items():
         for name, value in settings.items():
@@ -123,9 +130,9 @@ class StoredCheckpoint(NamedTuple):
     """A checkpoint on disk.
 
     Attributes:
-        directory: Where it is.
-        step: Updates made before it.
-        metric: What decides which is best; NaN if it was not measured.
+        directory: Folder of the checkpoint.
+        step: Number of updates made before it.
+        metric: Metric that decides which checkpoint is best, NaN if it was not measured.
     """
 
     directory: Path
@@ -136,14 +143,14 @@ class StoredCheckpoint(NamedTuple):
 class CheckpointStore:
     """The checkpoints of one run.
 
-    A checkpoint is a folder that gets its name only when complete, so a run killed while writing
-    leaves the earlier ones as they were.
+    A checkpoint is a folder that gets its name only when it is complete, so a run that is killed while
+    writing leaves the earlier ones intact.
 
     Args:
-        directory: Folder of the checkpoints; made when the first is saved.
-        state: What to save and restore.
-        keep: How many of the latest to keep, besides the best.
-        options: Which device reads and writes files; None for those of the variables.
+        directory: Folder of the checkpoints. Created when the first one is saved.
+        state: State to save and restore.
+        keep: Number of latest checkpoints to keep, in addition to the best one.
+        options: Options with the device that reads and writes files. None uses the devices of the variables.
     """
 
     def __init__(
@@ -159,11 +166,11 @@ class CheckpointStore:
         self._options = options
 
     def save(self, step: int, metric: float = math.nan) -> None:
-        """Writes a checkpoint, replacing one of the same step, and removes those no longer kept.
+        """Writes a checkpoint, replaces one of the same step, and removes those that are no longer kept.
 
         Args:
-            step: Updates made so far.
-            metric: Of the development sets; NaN if it was not measured.
+            step: Number of updates made.
+            metric: Metric on the development sets, NaN if it was not measured.
         """
         with atomic_directory(self._directory / f"step_{step:09d}", overwrite=True) as staging:
             self._state.write(str(staging / _STATE), options=self._options)
@@ -175,7 +182,14 @@ class CheckpointStore:
                 shutil.rmtree(checkpoint.directory)
 
     def restore(self, checkpoint: StoredCheckpoint) -> None:
-        """Sets the state to a checkpoint's."""
+        """Sets the state to that of a checkpoint.
+
+        Args:
+            checkpoint: The checkpoint.
+
+        Raises:
+            InputError: The checkpoint is damaged, or does not match the configuration or this version.
+        """
         try:
             self._state.read(str(checkpoint.directory / _STATE), options=self._options).assert_consumed()
         except (AssertionError, ValueError, IndexError, RuntimeError, tf.errors.OpError) as error:
@@ -185,7 +199,7 @@ class CheckpointStore:
             ) from error
 
     def all(self) -> list[StoredCheckpoint]:
-        """The checkpoints on disk, oldest first."""
+        """Returns the checkpoints on disk, oldest first."""
         found = []
         for path in sorted(self._directory.glob("step_*")):
             if _NAME.fullmatch(path.name) and (path / _INFO).is_file():
@@ -194,10 +208,10 @@ class CheckpointStore:
         return found
 
     def latest(self) -> StoredCheckpoint | None:
-        """The one with the most updates, if there is any."""
+        """Returns the checkpoint with the most updates, or None."""
         return next(reversed(self.all()), None)
 
     def best(self) -> StoredCheckpoint | None:
-        """The one with the highest metric, the earliest of equals, if any was measured."""
+        """Returns the checkpoint with the highest metric, the earliest of equals, or None if none has one."""
         measured = [checkpoint for checkpoint in self.all() if not math.isnan(checkpoint.metric)]
         return max(measured, key=lambda checkpoint: checkpoint.metric, default=None)

@@ -1,7 +1,7 @@
-"""One update of the weights on every replica, and loops of them that stay on the devices.
+"""One update of the weights on every replica, and loops of updates that stay on the devices.
 
-Where devices differ: on a TPU (and wherever XLA compiles the step) shapes are static and the
-embedding's gradient is dense, for XLA has no `tf.unique`; elsewhere that gradient stays sparse.
+On a TPU, and wherever XLA compiles the step, shapes are static and the gradient of the embedding is dense,
+because XLA has no `tf.unique`. Elsewhere that gradient stays sparse.
 """
 
 from __future__ import annotations
@@ -37,10 +37,13 @@ class TrainingStep:
     """The training of an encoder as functions of a stream of batches.
 
     Args:
-        config: The run's configuration.
-        strategy: Where the encoder's and the optimiser's variables were created.
-        encoder: What is trained.
-        optimizer: Any Keras optimiser, built for the encoder's variables; its `iterations` count the steps.
+        config: Configuration of the run.
+        strategy: Strategy in whose scope the encoder's and the optimiser's variables were created.
+        encoder: Encoder to train.
+        optimizer: Any Keras optimiser, built for the encoder's variables. Its `iterations` count the steps.
+
+    Raises:
+        InputError: The batch cannot be divided evenly by devices or by chunks.
     """
 
     def __init__(
@@ -58,8 +61,8 @@ class TrainingStep:
         self._chunks = _chunk_count(config, strategy)
         is_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
         compiles = config.training.jit_compile and not is_tpu
-        # XLA has no collectives on CPUs, and its top-k there is slower than TensorFlow's own: compile
-        # only the encoder, and the whole step only where one accelerator makes it.
+        # XLA has no collectives on CPUs, and its top-k there is slower than TensorFlow's own. So only the
+        # encoder is compiled, and the whole step only if there is a single accelerator.
         whole = (
             compiles and strategy.num_replicas_in_sync == 1 and bool(tf.config.list_physical_devices("GPU"))
         )
@@ -74,7 +77,14 @@ class TrainingStep:
         self.run_steps = tf.function(self._run_steps, autograph=False)
 
     def gradients(self, batch: StepBatch) -> Share:
-        """A replica's metrics and the gradients of the global batch, before clipping."""
+        """Computes the gradients of the global batch before clipping, in a replica context.
+
+        Args:
+            batch: This replica's batch.
+
+        Returns:
+            This replica's share of the metrics, and the gradients summed over replicas.
+        """
         config, context = self._config, tf.distribute.get_replica_context()
         step = ops.cast(self._optimizer.iterations, "int32")
         base = tf.stack([tf.constant(config.training.seed, tf.int32), step])
@@ -84,7 +94,7 @@ class TrainingStep:
         if examples is not None:
             shares.append(self._example_share(examples, seed))
         if taught is not None:
-            # Folded once more, so that the examples' dropout does not depend on there being taught texts.
+            # Folded again, so that the dropout of examples is the same with and without taught texts.
             text_seed = tf.random.experimental.stateless_fold_in(seed, 1)
             shares.append(self._taught_share(taught, text_seed))
         metrics, gradients = functools.reduce(_add_shares, shares)
@@ -112,7 +122,14 @@ class TrainingStep:
         return self._encoder(ids, training=True, seed=seed)
 
     def update(self, batch: StepBatch) -> Metrics:
-        """Updates the weights in a replica context; returns its share of the metrics."""
+        """Updates the weights in a replica context.
+
+        Args:
+            batch: This replica's batch.
+
+        Returns:
+            This replica's share of the metrics.
+        """
         metrics, gradients = self.gradients(batch)
         replicas = float(self._strategy.num_replicas_in_sync)
         norm = tf.linalg.global_norm(gradients)
@@ -120,20 +137,19 @@ class TrainingStep:
             gradients, _ = tf.clip_by_global_norm(gradients, clip, use_norm=norm)
         rate = ops.convert_to_tensor(self._optimizer.learning_rate)
         self._apply(gradients, replicas)
-        # The same on every replica; metrics are summed over replicas.
+        # These are the same on every replica, and metrics are summed over replicas.
         return {**metrics, "gradient_norm": norm / replicas, "learning_rate": rate / replicas}
 
     def _apply(self, gradients: list[Gradient], replicas: float) -> None:
         if replicas > 1:
-            # Keras sums over replicas once more and cannot be told that it has been done; clipping needs
-            # the sum earlier.
+            # Keras sums over replicas again, which cannot be turned off. Clipping needs the sum earlier.
             gradients = [scale(gradient, 1 / replicas) for gradient in gradients]
         if not getattr(self._optimizer, "takes_sparse_gradients", False):
             gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         self._optimizer.apply(gradients, self._encoder.trainable_variables)
 
     def _run_steps(self, iterator: Iterator[StepBatch], count: int) -> Metrics:
-        """Makes `count` updates; returns their metrics over the global batch, `[count]` each."""
+        """Makes `count` updates. Returns their metrics over the global batch, `[count]` each."""
 
         def one_step(_: tf.Tensor) -> Metrics:
             metrics = self._strategy.run(self._replica_update, args=(next(iterator),))
@@ -153,11 +169,11 @@ class TrainingStep:
 
 
 def batch_size_per_replica(config: TrainingConfig, strategy: tf.distribute.Strategy) -> int:
-    """Queries of one replica.
+    """Returns the number of queries per replica.
 
     Args:
-        config: With the size of the global batch.
-        strategy: Of the run.
+        config: Settings with the size of the global batch.
+        strategy: Strategy of the run.
 
     Returns:
         Queries per replica.
@@ -169,18 +185,18 @@ def batch_size_per_replica(config: TrainingConfig, strategy: tf.distribute.Strat
 
 
 def per_replica(setting: str, size: int, strategy: tf.distribute.Strategy) -> int:
-    """One replica's part of what a setting says of the global batch.
+    """Divides a size of the global batch by the number of replicas.
 
     Args:
-        setting: Its key, for the message.
-        size: Of the global batch.
-        strategy: Of the run.
+        setting: Key of the setting, for the message.
+        size: Size for the global batch.
+        strategy: Strategy of the run.
 
     Returns:
         The size per replica.
 
     Raises:
-        InputError: It cannot be divided evenly.
+        InputError: The size cannot be divided evenly.
     """
     replicas = strategy.num_replicas_in_sync
     if size % replicas:

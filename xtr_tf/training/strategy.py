@@ -1,6 +1,6 @@
-"""The devices to train on, and what their replicas exchange.
+"""The devices to train on, and the exchange between their replicas.
 
-Knows `tf.distribute`; nothing of models, losses or data.
+Knows `tf.distribute`, but nothing of models, losses or data.
 """
 
 from __future__ import annotations
@@ -17,9 +17,19 @@ from xtr_tf.training.cluster import cluster_place
 
 
 def make_strategy(config: TrainingConfig) -> tf.distribute.Strategy:
-    """Makes the strategy that `config.distribution` names; must run before other TensorFlow work.
+    """Makes the strategy of `config.distribution`. Must run before other TensorFlow work.
 
-    `auto` takes TPUs if there are any, else the cluster of `TF_CONFIG`, else all GPUs, else one device.
+    `auto` uses TPUs if there are any, otherwise the cluster of `TF_CONFIG`, otherwise all GPUs, otherwise one
+    device.
+
+    Args:
+        config: Settings with `distribution` and `tpu`.
+
+    Returns:
+        The strategy.
+
+    Raises:
+        InputError: The TPU or the cluster cannot be found, or this process must not train on the TPU.
     """
     kind = config.distribution if config.distribution != "auto" else _detect()
     if kind == "tpu":
@@ -72,7 +82,11 @@ def _tpu_strategy(name: str) -> tf.distribute.Strategy:
 
 
 def find_libtpu() -> Path | None:
-    """The library that TensorFlow's TPU build loads, in the places where it looks for it."""
+    """Finds the library of TensorFlow's TPU build in the places where TensorFlow looks for it.
+
+    Returns:
+        The file, or None if there is none.
+    """
     package = importlib.util.find_spec("libtpu")
     folders = [*(package.submodule_search_locations or [] if package else []), "/lib", "/usr/lib"]
     folders += filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))
@@ -82,13 +96,16 @@ def find_libtpu() -> Path | None:
 
 
 def check_tpu_host(name: str) -> None:
-    """Refuses processes that would each train a model of their own on a TPU of several hosts.
+    """Refuses processes that would each train their own model on a TPU with several hosts.
 
-    TensorFlow trains on such a TPU from one process, which connects to it by name and drives all hosts;
-    Cloud TPU tells each host its place in the environment.
+    TensorFlow trains on such a TPU from one process, which connects to it by name and drives all hosts. Cloud
+    TPU tells each host its place through environment variables.
 
     Args:
         name: The TPU to connect to, or `local`.
+
+    Raises:
+        InputError: The TPU has several hosts, and this process is not on host 0 or would use only its own.
     """
     hosts = [host for host in os.environ.get("TPU_WORKER_HOSTNAMES", "").split(",") if host]
     index = os.environ.get("TPU_WORKER_ID") or os.environ.get("CLOUD_TPU_TASK_ID") or "0"
@@ -103,23 +120,29 @@ def check_tpu_host(name: str) -> None:
 
 
 def hosts_run_python(strategy: tf.distribute.Strategy) -> bool:
-    """Whether the machines that feed the devices run Python of ours; those of a TPU elsewhere do not."""
+    """Returns whether the hosts that feed the devices run our Python code. Those of a remote TPU do not."""
     if not isinstance(strategy, tf.distribute.TPUStrategy):
         return True
     return all("/job:localhost/" in device for device in strategy.extended.worker_devices)
 
 
 def gather_over_replicas(tensor: tf.Tensor) -> tf.Tensor:
-    """Concatenates a tensor of all replicas along its first axis, in their order; differentiable.
+    """Concatenates the tensors of all replicas along the first axis, in their order. Differentiable.
 
-    Called in a replica context. All replicas' tensors must have the same shape.
+    Must be called in a replica context. The tensors of all replicas must have the same shape.
+
+    Args:
+        tensor: This replica's tensor, `[rows, ...]`.
+
+    Returns:
+        `[rows * replicas, ...]`.
     """
     context = tf.distribute.get_replica_context()
     replicas = context.num_replicas_in_sync
     if replicas == 1:
         return tensor
-    # What comes straight from the input has no device yet, and gathering asks for one; between
-    # processes it also forgets the shape.
+    # A tensor directly from the input has no device yet, which gathering requires. Gathering between
+    # processes also loses the shape.
     gathered = context.all_gather(tf.identity(tensor), axis=0)
     rows = tensor.shape[0]
     return tf.ensure_shape(gathered, [None if rows is None else rows * replicas, *tensor.shape[1:]])

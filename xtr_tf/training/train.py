@@ -1,7 +1,7 @@
-"""Training from a configuration to an encoder folder: read it from top to bottom.
+"""Training from a configuration to an encoder folder. Read it from top to bottom.
 
-`train` is the run; below it are its parts in the order in which it calls them. What one update does
-is in `step.py`, the loss with its k_train in `batch_loss.py`.
+`train` is the run. Its parts follow in the order in which it calls them. `step.py` has a single update, and
+`batch_loss.py` the loss with its k_train.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ from xtr_tf.training.strategy import hosts_run_python, make_strategy
 def train(config: RunConfig, quiet: bool = False, publish: Callable[[Path], None] | None = None) -> Path:
     """Trains an encoder, continuing from the output folder's latest checkpoint if there is one.
 
-    The order of the data, dropout and initial weights are functions of the seed and the step, so
-    that a run that is stopped and continued is the run that was not stopped.
+    The order of the data, dropout and initial weights are functions of the seed and the step. A run that is
+    stopped and continued is therefore the same as one that was not stopped.
+
+    Args:
+        config: Configuration of the run.
+        quiet: Whether to hide progress. Curves are written anyway.
+        publish: Called with the encoder's folder, by the process that wrote it, before any process returns.
+
+    Returns:
+        The folder of the trained encoder: the best on the development sets, or the last if there are none.
+
+    Raises:
+        InputError: The configuration or the data cannot be used, or the run broke down.
+        TrainingInterruptedError: A signal stopped the run. A checkpoint was written.
 
     Example:
     ```python
     directory = train(load_config("examples/configs/atlas_tiny.yaml"))
     encoder, tokenizer = load_encoder(directory)
     ```
-
-    Args:
-        config: The run's configuration.
-        quiet: Whether to show no progress; curves are written all the same.
-        publish: Called with the encoder's folder before any process returns, by the one that wrote it.
-
-    Returns:
-        The folder of the trained encoder: the best on the development sets, or the last without any.
-
-    Raises:
-        InputError: The configuration or the data cannot be used, or the run broke down.
-        TrainingInterruptedError: A signal stopped it; a checkpoint was written.
     """
     settings = config.training
     strategy = make_strategy(settings)
@@ -79,7 +79,7 @@ def train(config: RunConfig, quiet: bool = False, publish: Callable[[Path], None
             data = _without_python(data, config, tokenizer, record.tokenized)
         dev = DevEvaluation(config.data, tokenizer, settings.dev_k_prime) if chief else None
 
-    # Resume: everything that an update changes is in these variables.
+    # Resume: these variables are everything that an update changes.
     state = tf.train.Checkpoint(
         weights={name: variable.value for name, variable in encoder.canonical_variables().items()},
         optimizer=[variable.value for variable in optimizer.variables],
@@ -119,7 +119,7 @@ def train(config: RunConfig, quiet: bool = False, publish: Callable[[Path], None
                 metric = measured[settings.dev_metric]
                 record.add_dev_metrics(done, measured)
                 progress.show_evaluation(done, measured)
-            # A signal reaches one process, and none can step without the others: all stop at the same step.
+            # A signal reaches one process, and none can step without the others, so all stop at one step.
             interrupted = hosts.any(interruption.raised)
             if interrupted and not due:
                 health.check_weights(done)
@@ -144,10 +144,19 @@ def train(config: RunConfig, quiet: bool = False, publish: Callable[[Path], None
 
 
 def initial_encoder(config: RunConfig) -> tuple[Encoder, Tokenizer]:
-    """Random weights of the configured shape, or an existing encoder.
+    """Makes an encoder with random weights of the configured shape, or loads an existing one.
 
-    An existing encoder (imported, or trained earlier) brings its shape, its vocabulary and whatever the
-    run does not say about the tokenizer; dropout, precision and rematerialisation are the run's own.
+    An existing encoder (imported, or trained earlier) keeps its shape, its vocabulary, and the tokenizer
+    settings that the run does not set. Dropout, precision and rematerialisation come from the run.
+
+    Args:
+        config: Configuration of the run.
+
+    Returns:
+        The encoder and its tokenizer.
+
+    Raises:
+        InputError: The encoder cannot be loaded, or its vocabulary is smaller than the tokenizer's.
     """
     source = config.training.initial_encoder
     dtype = config.training.dtype or config.encoder.dtype
@@ -178,7 +187,7 @@ def initial_encoder(config: RunConfig) -> tuple[Encoder, Tokenizer]:
 def _background(
     config: RunConfig, examples: TrainingData | TokenizedData | None, tokenizer: Tokenizer
 ) -> np.ndarray | None:
-    """How common pieces are: as the encoder that training began with knows, or else in the training texts."""
+    """Returns how common pieces are, from the initial encoder if it knows, else from the training texts."""
     if config.training.initial_encoder:
         known = read_background(config.training.initial_encoder, tokenizer.vocabulary_size)
         if known is not None:
@@ -187,7 +196,7 @@ def _background(
 
 
 class _Data(NamedTuple):
-    """What a run learns from; one of them may be missing."""
+    """The data of a run. One of the two may be missing."""
 
     examples: TrainingData | TokenizedData | None
     taught: TaughtStream | None
@@ -202,7 +211,7 @@ def _open_data(config: RunConfig, tokenizer: Tokenizer, dim: int) -> _Data:
 
 
 def _open_examples(config: RunConfig, tokenizer: Tokenizer) -> TrainingData | TokenizedData:
-    """The examples, if there are enough to learn from: a loss over one document is 0 whatever the model."""
+    """Opens the examples. Refuses too few to learn from: the loss over one document is 0 for any model."""
     data: TrainingData | TokenizedData
     if any(source.format == "tokenized" for source in config.data.train):
         data = TokenizedData(config.data, tokenizer.config, config.training.seed)
@@ -223,19 +232,19 @@ def _open_examples(config: RunConfig, tokenizer: Tokenizer) -> TrainingData | To
 
 
 def _without_python(data: _Data, config: RunConfig, tokenizer: Tokenizer, folder: Path) -> _Data:
-    """The same stream, for hosts that read it by TensorFlow's operations only: texts are tokenized first.
+    """Returns the same stream for hosts that read only by TensorFlow operations. Tokenizes texts first.
 
     Args:
-        data: What the run learns from.
-        config: Of the run.
-        tokenizer: For texts.
-        folder: Where tokenized examples are written; all hosts must see it.
+        data: Data of the run.
+        config: Configuration of the run.
+        tokenizer: Tokenizer of texts.
+        folder: Folder for tokenized examples, which all hosts must see.
 
     Returns:
-        Examples that are read without Python.
+        Data that are read without Python.
 
     Raises:
-        InputError: There are a teacher's vectors, which Python aligns with tokens.
+        InputError: The run uses a teacher's vectors, which Python aligns with tokens.
     """
     if data.taught is not None:
         raise InputError(
@@ -256,7 +265,7 @@ def _distributed_batches(
     tokenizer: Tokenizer,
     steps: range,
 ) -> tf.data.Dataset:
-    """Each host reads the part of the global batch that its own devices train on."""
+    """Makes batches. Each host reads the part of the global batch for its own devices."""
     batch_size = batch_size_per_replica(config.training, strategy)
     text_count = per_replica("data.teacher_texts", config.data.teacher_texts, strategy)
     device_count = strategy.num_replicas_in_sync
@@ -277,7 +286,7 @@ def _distributed_batches(
 
 
 def _inference(strategy: tf.distribute.Strategy, encoder: Encoder) -> Encode:
-    """Encodes on the devices that train: all do the same, and one answer is kept."""
+    """Encodes on the training devices. All compute the same, and one result is kept."""
 
     @tf.function(autograph=False, reduce_retracing=True)
     def encode(ids: tf.Tensor) -> tf.Tensor:
@@ -288,7 +297,7 @@ def _inference(strategy: tf.distribute.Strategy, encoder: Encoder) -> Encode:
 
 
 def _steps_to_next_event(config: RunConfig, done: int) -> int:
-    """How many steps may run on the devices before Python has something to do."""
+    """Returns the number of steps that can run on the devices before Python has something to do."""
     settings = config.training
     events = [settings.checkpoint_every]
     if config.data.dev:

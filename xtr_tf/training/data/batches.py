@@ -1,6 +1,6 @@
-"""Tokenized batches as a `tf.data` stream: where data and tokenizer meet.
+"""Tokenized batches as a `tf.data` stream, made from data and a tokenizer.
 
-Knows nothing of devices but how many there are.
+Knows nothing of devices except their number.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from xtr_tf.model.tokenizer import Tokenizer
 from xtr_tf.training.data.sampling import TextBatch, TrainingData
 from xtr_tf.training.data.teacher_vectors import TaughtStream
 
-# Without static shapes, rows are cut to a multiple of this: few shapes, and whole vector registers.
+# Without static shapes, rows are cut to a multiple of this, for few shapes and full vector registers.
 _LENGTH_MULTIPLE = 16
 
 
 class Batch(NamedTuple):
-    """What one device trains on in one step, `B` queries with `H` hard negatives each.
+    """The batch of one device in one step, `B` queries with `H` hard negatives each.
 
     Attributes:
         query_ids: `[B, n]` int32.
-        document_ids: `[B + B·H, m]` int32, as laid out by `TextBatch`; a missing negative is all
-            padding.
+        document_ids: `[B + B·H, m]` int32, in the layout of `TextBatch`. A missing negative is all padding.
         positive_keys: `[B, P, 3, 2]` int32, see `TextBatch`.
         document_keys: `[B + B·H, 3, 2]` int32.
         teacher_scores: `[B, 1 + H]` float32.
@@ -38,7 +37,7 @@ class Batch(NamedTuple):
 
 
 class TaughtTexts(NamedTuple):
-    """Texts whose tokens are to point where a teacher's do, `T` of them for one device and step.
+    """Texts whose token vectors should point in the directions of a teacher's, `T` per device and step.
 
     Attributes:
         ids: `[T, m]` int32.
@@ -57,18 +56,18 @@ class MixedBatch(NamedTuple):
 
 
 class TensorSource(Protocol):
-    """A stream of examples that TensorFlow's own operations read: `TokenizedData`.
+    """A stream of examples that is read by TensorFlow operations, such as `TokenizedData`.
 
     Attributes:
         hard_negatives: `H`.
-        max_positives: The most positives an example has.
+        max_positives: Largest number of positives of an example.
     """
 
     hard_negatives: int
     max_positives: int
 
     def batches(self, starts: np.ndarray, size: int) -> tf.data.Dataset:
-        """A dataset of `Batch`, each of the `size` examples from a position of the stream on."""
+        """Returns a dataset of `Batch`, each with `size` examples starting at a position of the stream."""
         ...
 
 
@@ -84,20 +83,20 @@ def batch_dataset(
     device_count: int = 1,
     static_shapes: bool = True,
 ) -> tf.data.Dataset:
-    """The batches that one host's devices train on, device after device, step after step.
+    """Returns the batches for the devices of one host, device by device and step by step.
 
-    The global batch of a step is `device_count` consecutive runs of `batch_size` examples of the
-    stream, so that what is trained on does not depend on the number of hosts.
+    The global batch of a step is `device_count` consecutive runs of `batch_size` examples of the stream. The
+    training data therefore do not depend on the number of hosts.
 
     Args:
-        data: The examples, texts or ids.
-        tokenizer: Turns texts into ids, and has the lengths of ids.
-        batch_size: Queries of one device.
-        steps: The steps to give batches for.
-        devices: Numbers of this host's devices among all.
-        device_count: Devices of all hosts.
-        static_shapes: Keep rows at the tokenizer's lengths, as XLA and exchange between devices
-            need; otherwise they are cut to the longest of the batch.
+        data: Examples as texts or ids.
+        tokenizer: Tokenizer that turns texts into ids, and defines the lengths of ids.
+        batch_size: Queries per device.
+        steps: Steps to make batches for.
+        devices: Numbers of this host's devices among all devices.
+        device_count: Number of devices of all hosts.
+        static_shapes: Whether to keep rows at the tokenizer's lengths, as XLA and exchange between devices
+            require. Otherwise rows are cut to the longest of the batch, rounded up to a multiple of 16.
 
     Returns:
         A deterministic dataset of `Batch`.
@@ -129,7 +128,7 @@ def batch_dataset(
 def _text_batches(
     data: TrainingData, tokenizer: Tokenizer, starts: np.ndarray, batch_size: int
 ) -> tf.data.Dataset:
-    """Batches of texts, read by Python and tokenized by TensorFlow."""
+    """Returns batches of texts, read by Python and tokenized by TensorFlow."""
     # In the order of `TextBatch`.
     dtypes = [tf.string, tf.string, tf.int32, tf.int32, tf.float32]
 
@@ -153,16 +152,17 @@ def taught_dataset(
     device_count: int = 1,
     static_shapes: bool = True,
 ) -> tf.data.Dataset:
-    """The taught texts of one host's devices, in the order of `batch_dataset`.
+    """Returns the taught texts for the devices of one host, in the order of `batch_dataset`.
 
     Args:
-        stream: The texts and their targets.
-        tokenizer: Turns texts into ids.
-        batch_size: Texts of one device.
-        steps: The steps to give texts for.
-        devices: Numbers of this host's devices among all.
-        device_count: Devices of all hosts.
-        static_shapes: Keep rows at the tokenizer's lengths; otherwise they are cut to the longest.
+        stream: Texts and their targets.
+        tokenizer: Tokenizer that turns texts into ids.
+        batch_size: Texts per device.
+        steps: Steps to make batches for.
+        devices: Numbers of this host's devices among all devices.
+        device_count: Number of devices of all hosts.
+        static_shapes: Whether to keep rows at the tokenizer's lengths. Otherwise they are cut to the longest
+            of the batch, rounded up to a multiple of 16.
 
     Returns:
         A deterministic dataset of `TaughtTexts`.
@@ -208,6 +208,6 @@ def _tokenize(tokenizer: Tokenizer, text: TextBatch) -> Batch:
 
 
 def _cut(ids: tf.Tensor) -> tf.Tensor:
-    """Cuts padding that is common to all rows."""
+    """Removes padding that is common to all rows."""
     longest = tf.reduce_max(tf.math.count_nonzero(ids, axis=1, dtype=tf.int32))
     return ids[:, : -(-longest // _LENGTH_MULTIPLE) * _LENGTH_MULTIPLE]

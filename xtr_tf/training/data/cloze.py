@@ -1,6 +1,6 @@
-"""Examples from passages without questions: a sentence asks for the passage that it was cut out of.
+"""Makes examples from passages without questions: a sentence is the query for the passage it was cut from.
 
-The inverse cloze task of [Lee et al.](https://arxiv.org/abs/1906.00300): any corpus is training data for it,
+The inverse cloze task of [Lee et al.](https://arxiv.org/abs/1906.00300). Any corpus is training data for it,
 in any language that ends its sentences with a mark.
 """
 
@@ -17,15 +17,21 @@ from xtr_tf.config.training import SourceConfig
 from xtr_tf.errors import InputError
 from xtr_tf.training.data.examples import TrainingExample
 
-# A full stop ends a sentence where a space follows, as in all scripts that use it; the others always do.
+# A full stop ends a sentence only before a space, in all scripts that use it. The other marks always do.
 _END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？｡।۔؟])\s*")
 _SHORTEST = 12
-# In one of this many examples the sentence stays in the passage: finding the exact words is worth learning.
+# In one of this many examples the sentence stays in the passage, because exact matches are worth learning.
 _KEPT_ONE_OF = 10
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text, as they are there.
+    """Splits a text into sentences without changing them.
+
+    Args:
+        text: The text.
+
+    Returns:
+        The sentences.
 
     Example:
         >>> sentences("The Nile flows north. 東京は首都です。人口は多い。")
@@ -35,12 +41,12 @@ def sentences(text: str) -> list[str]:
 
 
 class ClozeSource:
-    """Every sentence of every passage as a query, its passage without it as the positive.
+    """Examples with every sentence of a passage as a query, and the passage without it as the positive.
 
-    Passages of one sentence give nothing, nor do sentences of a few characters. The corpus is held in memory.
+    Passages of one sentence and sentences of a few characters give no examples. The corpus is kept in memory.
 
     Args:
-        config: Where the corpus is: a file or folder that `CorpusReader` reads.
+        config: Source of the corpus: a file or folder that `CorpusReader` reads.
 
     Raises:
         InputError: There is no passage of two sentences.
@@ -85,7 +91,7 @@ class ClozeSource:
 
 
 def _start(text: str, parts: list[str], place: int) -> int:
-    """Where a sentence is, even if its words occur twice."""
+    """Returns the position of a sentence, even if its words occur twice."""
     position = 0
     for part in parts[:place]:
         position = text.index(part, position) + len(part)

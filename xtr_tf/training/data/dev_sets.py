@@ -1,6 +1,6 @@
-"""Development sets as ids: what is searched while training, from texts or from tokenized examples.
+"""Development sets as ids, from texts or from tokenized examples. They are searched during training.
 
-All of a set is held in memory, as ids. Knows neither encoders nor scores.
+Keeps all ids of a set in memory. Knows neither encoders nor scores.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class DevSet(NamedTuple):
     """Judged queries over documents.
 
     Attributes:
-        name: Of the set.
+        name: Name of the set.
         queries: Names of the queries.
-        languages: Language of each.
+        languages: Language of each query.
         query_ids: `[queries, n]` int32.
         documents: Names of the documents.
         document_ids: `[documents, m]` int32.
@@ -49,11 +49,11 @@ def open_dev_sets(config: DataConfig, tokenizer: Tokenizer) -> list[DevSet]:
     """Opens the development sets of a run.
 
     Args:
-        config: With the sources `dev`.
-        tokenizer: Of the run.
+        config: Settings with the sources `dev`.
+        tokenizer: Tokenizer of the run.
 
     Returns:
-        Every set, tokenized and in memory.
+        All sets, tokenized and in memory.
 
     Raises:
         InputError: A set cannot be read, or has no documents or no judged queries.
@@ -95,7 +95,7 @@ def _ids(tokenize: Callable[[tf.Tensor], tf.Tensor], texts: Sequence[str]) -> np
 
 
 def _of_tokenized(source: SourceConfig, tokenizer: Tokenizer) -> DevSet:
-    """The documents of all examples are the corpus; those of equal content are one."""
+    """Makes the corpus of the documents of all examples. Documents with equal content are one."""
     queries, languages, query_ids = [], [], []
     documents: dict[str, np.ndarray] = {}
     judgements: dict[str, dict[str, int]] = {}
@@ -120,10 +120,10 @@ def _of_tokenized(source: SourceConfig, tokenizer: Tokenizer) -> DevSet:
 
 
 def _name(path: str) -> str:
-    """A set's name: that of its file, or of the folder that a pattern looks into."""
+    """Returns the name of a set: its path, or the name of the folder that a pattern searches."""
     return Path(path).parent.name if "*" in path else path
 
 
 def _content(keys: np.ndarray) -> str:
-    """A document's name by the fingerprint of its content."""
+    """Names a document by the fingerprint of its content."""
     return keys[1].astype("<i4").tobytes().hex()

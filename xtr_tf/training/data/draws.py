@@ -1,7 +1,7 @@
-"""Which positive and which negatives of an example are trained on: a hash, the same in NumPy and TensorFlow.
+"""Chooses the positive and the negatives of an example by a hash, the same in NumPy and TensorFlow.
 
-A hash has no state: any host can draw for any visit of any example, in a graph or outside of one. Written
-with operators that arrays and tensors share; products stay below 63 bits, so that nothing overflows.
+A hash has no state, so any host can draw for any visit of any example, inside or outside of a graph. The code
+uses only operators that arrays and tensors share. Products stay below 63 bits, so that nothing overflows.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _BITS = 0xFFFFFFFF
 
 
 def draw(seed: int, examples: Numbers, visits: Numbers, places: Numbers) -> Numbers:
-    """Random numbers below 2^32, each a function of its arguments.
+    """Draws random numbers below 2^32, each a function of its arguments.
 
     Args:
-        seed: Of the run.
+        seed: Seed of the run.
         examples: Numbers of examples, int64.
-        visits: How often each has come before, int64 of the same shape.
-        places: Which draw of the example, int64; the shapes broadcast.
+        visits: How often each example was used before, int64 of the same shape.
+        places: Number of the draw within the example, int64. The shapes broadcast.
 
     Returns:
-        int64 of the arguments' common shape.
+        int64 with the common shape of the arguments.
     """
     mixed = _mix(examples & _BITS ^ _mix_number(seed))
     mixed = _mix((mixed + visits) & _BITS)
@@ -34,7 +34,7 @@ def draw(seed: int, examples: Numbers, visits: Numbers, places: Numbers) -> Numb
 
 
 def _mix(values: Numbers) -> Numbers:
-    """Spreads every bit of 32 over all of them."""
+    """Spreads each of 32 bits over all of them."""
     for _ in range(2):
         values = ((values ^ values // 65536) * 0x45D9F3B) & _BITS
     return values ^ values // 65536

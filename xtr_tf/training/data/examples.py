@@ -1,7 +1,7 @@
 """Training examples: a query with documents that answer it and documents that do not.
 
-What an example is, how a line or a record becomes one, and how a source gives them by number. Knows
-nothing of sampling, tokens or batches.
+Defines an example, parses lines and records into examples, and provides them by number. Knows nothing of
+sampling, tokens or batches.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class TrainingExample(NamedTuple):
     """One query to learn from.
 
     Attributes:
-        id: Name within its data set; empty if the data gives none.
+        id: Name within its data set. Empty if the data have none.
         query: Text of the query.
         positives: Documents that answer it, at least one.
-        negatives: Documents that do not although they look so.
+        negatives: Documents that look like answers but are not.
         language: Language code, such as `en`.
-        teacher_scores: A teacher's scores of the positives, then of the negatives, NaN where it gave
-            none; empty if it gave none at all.
+        teacher_scores: A teacher's scores of the positives, then of the negatives, NaN where a score is
+            missing. Empty if there are no scores at all.
     """
 
     id: str
@@ -45,27 +45,34 @@ class TrainingExample(NamedTuple):
     teacher_scores: tuple[float, ...] = ()
 
     def teacher_score(self, index: int) -> float:
-        """The score of a document, counted through the positives and then the negatives; NaN if none."""
+        """Returns the score of a document, or NaN.
+
+        Args:
+            index: Number of the document, first through the positives and then through the negatives.
+
+        Returns:
+            The teacher's score, or NaN if there is none.
+        """
         return self.teacher_scores[index] if self.teacher_scores else math.nan
 
     @classmethod
     def from_json(cls, record: Any, language: str) -> TrainingExample:
         """Reads a pair or triple from a JSON object.
 
-        The full form has `query`, `positives` and `negatives`, `id` and `language`. Positives and
-        negatives are lists of documents: texts, or objects with the fields of `Document.from_fields`
-        and a teacher's `score`, of which only a text is needed. Short forms are `positive` and
-        `negative` for one document each, and `title` and `text` at the top for a single positive.
+        The full form has `query`, `positives`, `negatives`, `id` and `language`. Positives and negatives are
+        lists of documents. A document is a text, or an object with the fields of `Document.from_fields` and a
+        teacher's `score`, of which only a text is required. The short forms are `positive` and `negative` for
+        one document each, and `title` and `text` at the top level for a single positive.
 
         Args:
             record: The decoded object.
-            language: Used where the record names none.
+            language: Language of records that do not name one.
 
         Returns:
             The example.
 
         Raises:
-            ValueError: The record does not have this form; the message says why.
+            ValueError: The record does not have this form. The message says why.
         """
         if not isinstance(record, dict):
             raise ValueError("the record is not an object")
@@ -120,9 +127,9 @@ class ExampleSource(Protocol):
     """Examples by number.
 
     Attributes:
-        name: Tells sources apart; document ids are compared within one name only.
-        languages: Language of each example, `[examples]` of strings.
-        max_positives: The most positives an example has.
+        name: Name of the source. Document ids are compared only within one name.
+        languages: Language of each example, `[examples]` strings.
+        max_positives: Largest number of positives of an example.
     """
 
     name: str
@@ -130,25 +137,25 @@ class ExampleSource(Protocol):
     max_positives: int
 
     def __len__(self) -> int:
-        """Number of examples."""
+        """Returns the number of examples."""
         ...
 
     def __getitem__(self, index: int) -> TrainingExample:
-        """The example at `index`, from 0."""
+        """Returns the example at `index`, from 0."""
         ...
 
 
 class RecordFile(Protocol):
-    """The records of a file by number: a `LineFile`, or one of TFRecords."""
+    """The records of a file by number: a `LineFile` or a `TFRecordFile`."""
 
     path: Path
 
     def __len__(self) -> int:
-        """Number of records."""
+        """Returns the number of records."""
         ...
 
     def __getitem__(self, index: int) -> bytes:
-        """The record at `index`, from 0."""
+        """Returns the record at `index`, from 0."""
         ...
 
 
@@ -157,17 +164,17 @@ ParseRecord = Callable[[bytes, str], TrainingExample]
 
 
 class FileSource:
-    """Examples that stand one after the other in some files, parsed when they are asked for.
+    """Examples from the records of some files, parsed on access.
 
-    Every record is parsed once at the start, so that bad ones are found before training; empty ones,
-    such as blank lines, are ignored.
+    Every record is parsed once at the start, so that bad ones are found before training. Empty records, such
+    as blank lines, are ignored.
 
     Args:
         name: Name of the source.
         files: The files.
-        parse: Parses a record.
-        language: Language of examples that name none.
-        bad_records: Told of records that cannot be parsed.
+        parse: Function that parses a record.
+        language: Language of examples that do not name one.
+        bad_records: Collects records that cannot be parsed.
     """
 
     def __init__(
@@ -210,17 +217,17 @@ class FileSource:
 
 
 def parse_jsonl(line: bytes, language: str) -> TrainingExample:
-    """Parses a JSON object, see `TrainingExample.from_json`.
+    """Parses a JSON object. See `TrainingExample.from_json`.
 
     Args:
         line: One line of a file.
-        language: Used where the record names none.
+        language: Language of records that do not name one.
 
     Returns:
         The example.
 
     Raises:
-        ValueError: It is not one; the message says why.
+        ValueError: The line is not an example. The message says why.
     """
     return TrainingExample.from_json(parse_object(line), language)
 
@@ -230,7 +237,7 @@ def parse_tsv(line: bytes, language: str) -> TrainingExample:
 
     Args:
         line: One line of a file.
-        language: Of the example.
+        language: Language of the example.
 
     Returns:
         The example.

@@ -1,7 +1,7 @@
-"""Test collections as training data: what training adds to the datasets that everybody reads.
+"""Test collections as training data: what training adds to the common datasets.
 
-Reading a folder is the business of `xtr_tf.collections`; here are the names that a run knows its
-sets by, MS MARCO's hard negatives, and examples made of queries, judgements and documents.
+`xtr_tf.collections` reads the folders. This file adds the names of the sets in a run, the hard negatives of
+MS MARCO, and examples made from queries, judgements and documents.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ FORMATS = ("beir", "ms_marco", "miracl")
 def load_judged(
     format_: str, folder: Path, split: str, language: str, bad_records: BadRecords
 ) -> list[Dataset]:
-    """Loads the datasets of a folder, named after it; several if it is MIRACL's.
+    """Loads the datasets of a folder and names them after it. MIRACL has several.
 
     Args:
         format_: One of `FORMATS`.
         folder: The folder.
-        split: Which queries and judgements.
-        language: Of what names none; of MIRACL the only language to load, unless it is `und`.
-        bad_records: Told of bad records.
+        split: Split of queries and judgements.
+        language: Language of texts that do not name one. For MIRACL, the only language to load, unless it is
+            `und`.
+        bad_records: Collects bad records.
 
     Returns:
         The datasets.
@@ -54,19 +55,19 @@ def load_judged(
 
 
 def with_hard_negatives(dataset: Dataset, folder: Path, split: str, bad_records: BadRecords) -> Dataset:
-    """An MS MARCO dataset with the mined negatives of its folder as judgements of grade 0.
+    """Adds the mined negatives of an MS MARCO folder to its dataset, as judgements of grade 0.
 
-    They come from `qidpidtriples.SPLIT*.tsv` (query, positive, negative ids), and from
-    `*hard-negatives*.jsonl*` with objects `{"qid", "neg": {"system": [ids]}}`, where there.
+    They come from `qidpidtriples.SPLIT*.tsv` (query, positive and negative ids), and from
+    `*hard-negatives*.jsonl*` with objects `{"qid", "neg": {"system": [ids]}}`, if these files exist.
 
     Args:
-        dataset: Of an MS MARCO folder.
+        dataset: Dataset of an MS MARCO folder.
         folder: The folder.
-        split: Which queries.
-        bad_records: Told of lines that cannot be read.
+        split: Split of the queries.
+        bad_records: Collects lines that cannot be read.
 
     Returns:
-        The dataset with further judgements.
+        The dataset with additional judgements.
     """
     judgements = {query: dict(grades) for query, grades in dataset.judgements.items()}
     for path in sorted(folder.glob(f"qidpidtriples.{split}*.tsv*")):
@@ -95,13 +96,13 @@ def _mined_negatives(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 class JudgedSource:
-    """Training examples by number: documents with a grade are positives, judged ones without negatives.
+    """Training examples by number. Documents with a grade above 0 are positives, other judged ones negatives.
 
-    Only judged documents are held in memory.
+    Only judged documents are kept in memory.
 
     Args:
         dataset: Queries, judgements and the corpus.
-        bad_records: Told of judgements whose query or document is not there.
+        bad_records: Collects judgements whose query or document is missing.
     """
 
     def __init__(self, dataset: Dataset, bad_records: BadRecords) -> None:

@@ -1,6 +1,6 @@
 """The training stream: which example is at which position, a pure function of the seed.
 
-`Sampler` says which, `TrainingData` gives its texts. No state means nothing to save: any host can
+`Sampler` chooses examples and `TrainingData` provides their texts. There is no state to save: any host can
 compute any part of any batch, and a run resumes at a step by asking for that step. Knows no tokens.
 """
 
@@ -22,17 +22,16 @@ from xtr_tf.training.data.sources import open_source
 
 
 class Sampler:
-    """Shuffles examples, mixing languages in chosen proportions.
+    """Shuffles examples, and mixes languages in chosen proportions.
 
-    An epoch is as long as the data. In it, language `l` is drawn in proportion to
-    `examples(l) ** (1 / temperature)`, and its examples follow one another in shuffled rounds:
-    none comes again before all others of its language have come. At temperature 1 an epoch is
-    a permutation of the data.
+    An epoch is as long as the data. In an epoch, language `l` is drawn in proportion to
+    `examples(l) ** (1 / temperature)`. The examples of a language come in shuffled rounds: no example comes
+    again before all others of its language have come. At temperature 1 an epoch is a permutation of the data.
 
     Args:
         languages: Language of each example, `[examples]`.
-        temperature: At least 1.
-        seed: Of the shuffling.
+        temperature: Temperature of the mixture, at least 1.
+        seed: Seed of the shuffling.
     """
 
     def __init__(self, languages: np.ndarray, temperature: float, seed: int) -> None:
@@ -47,7 +46,14 @@ class Sampler:
         self._order = functools.lru_cache(maxsize=2)(self._shuffled_order)
 
     def __call__(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The examples at some positions of the stream, and how often each has come before, int64."""
+        """Finds the examples at some positions of the stream.
+
+        Args:
+            positions: `[positions]` integers, from 0.
+
+        Returns:
+            The numbers of the examples, and how often each was used before, `[positions]` int64 each.
+        """
         epochs, slots = np.divmod(np.asarray(positions, np.int64), self._ends[-1])
         examples, visits = np.empty_like(slots), np.empty_like(slots)
         for epoch in np.unique(epochs):
@@ -77,7 +83,7 @@ class Sampler:
 
 
 def _apportion(shares: np.ndarray, total: int) -> np.ndarray:
-    """Whole numbers that sum to `total`, each within one of its share."""
+    """Returns whole numbers that sum to `total`, each within one of its share."""
     exact = shares * total
     counts = np.floor(exact + 1e-9).astype(np.int64)
     largest_remainders = np.argsort(counts - exact, kind="stable")[: total - counts.sum()]
@@ -89,7 +95,7 @@ NONE = np.zeros(2, np.int32)
 
 
 def fingerprint(*parts: str) -> np.ndarray:
-    """64 bits of a hash as two int32; the same in every process and never `NONE`."""
+    """Returns 64 bits of a hash as two int32. They are the same in every process and never `NONE`."""
     digest = hashlib.blake2b("\0".join(parts).encode(), digest_size=8).digest()
     pair = np.frombuffer(digest, "<i4")
     return pair if pair.any() else np.ones(2, np.int32)
@@ -100,11 +106,11 @@ class TextBatch(NamedTuple):
 
     Attributes:
         queries: `[B]` texts.
-        documents: `[B + B·H]` texts: positives, then each query's negatives in turn; empty where
-            a query has too few.
+        documents: `[B + B·H]` texts: the positives, then the negatives of each query in turn. Empty where a
+            query has too few negatives.
         positive_keys: `[B, P, 3, 2]` int32, fingerprints of every known positive of each query.
-        document_keys: `[B + B·H, 3, 2]` int32: fingerprints of a document's id, of its content,
-            and of the query that it is the positive of.
+        document_keys: `[B + B·H, 3, 2]` int32: fingerprints of a document's id, of its content, and of the
+            query that it is the positive of.
         teacher_scores: `[B, 1 + H]` float32, NaN where there are none.
     """
 
@@ -119,8 +125,11 @@ class TrainingData:
     """The training sets of a run as one endless, reproducible stream of examples.
 
     Args:
-        config: Which sets, and how they are mixed.
-        seed: Of shuffling and of the choice among positives and negatives.
+        config: Training sets, and how they are mixed.
+        seed: Seed of the shuffling and of the choice of positives and negatives.
+
+    Raises:
+        InputError: There are no training examples, or a set cannot be used.
     """
 
     def __init__(self, config: DataConfig, seed: int) -> None:
@@ -150,11 +159,18 @@ class TrainingData:
         return list(self._sampler.languages)
 
     def example_id(self, position: int) -> str:
-        """Names the example at a position of the stream: its source, and its id or query."""
+        """Names the example at a position of the stream by its source, and its id or query."""
         return self.whole_example(int(self._sampler(np.array([position]))[0][0])).id
 
     def whole_example(self, index: int) -> WholeExample:
-        """An example with all of its documents, by its number in the data; positions are the sampler's."""
+        """Returns an example with all of its documents.
+
+        Args:
+            index: Number of the example in the data, not its position in the stream.
+
+        Returns:
+            The example.
+        """
         source, example = self._example(index)
         count = len(example.positives) + len(example.negatives)
         documents = [PlacedDocument.of(source, example, number) for number in range(count)]
@@ -167,14 +183,14 @@ class TrainingData:
         )
 
     def batch(self, position: int, size: int) -> TextBatch:
-        """The `size` examples from a position of the stream on.
+        """Returns the `size` examples starting at a position of the stream.
 
         Args:
-            position: In the stream, from 0.
-            size: How many.
+            position: Position in the stream, from 0.
+            size: Number of examples.
 
         Returns:
-            Queries, documents, and which belong together.
+            Queries, documents, and the keys that connect them.
         """
         places = self._sampler(np.arange(position, position + size))
         rows = [self._choose(int(index), int(visit)) for index, visit in zip(*places, strict=True)]
@@ -195,7 +211,7 @@ class TrainingData:
         return source, source[index - int(self._ends[number]) + len(source)]
 
     def _choose(self, index: int, visit: int) -> list[PlacedDocument]:
-        """One positive and `H` negatives; each visit of an example draws again."""
+        """Draws one positive and `H` negatives, differently on each visit of an example."""
         source, example = self._example(index)
         draws = draw(self._seed, np.int64(index), np.int64(visit), np.arange(1 + len(example.negatives)))
         positive = int(draws[0] % len(example.positives))
@@ -216,11 +232,11 @@ class PlacedDocument(NamedTuple):
     """A document of an example.
 
     Attributes:
-        source: Where the example is from.
-        example: Whose document it is.
-        content: Its title and text.
+        source: Source of the example.
+        example: Example that the document belongs to.
+        content: Title and text of the document.
         keys: `[3, 2]` int32, see `TextBatch`.
-        teacher_score: NaN if there is none.
+        teacher_score: Score of the teacher, NaN if there is none.
     """
 
     source: ExampleSource
@@ -231,12 +247,21 @@ class PlacedDocument(NamedTuple):
 
     @property
     def query(self) -> str:
-        """Of the example."""
+        """Query of the example."""
         return self.example.query
 
     @classmethod
     def of(cls, source: ExampleSource, example: TrainingExample, index: int) -> PlacedDocument:
-        """A document of an example, counted through its positives and then its negatives."""
+        """Returns a document of an example.
+
+        Args:
+            source: Source of the example.
+            example: The example.
+            index: Number of the document, first through the positives and then through the negatives.
+
+        Returns:
+            The document.
+        """
         document = (*example.positives, *example.negatives)[index]
         is_positive = index < len(example.positives)
         keys = np.stack(
@@ -250,19 +275,19 @@ class PlacedDocument(NamedTuple):
 
     @classmethod
     def missing(cls, source: ExampleSource, example: TrainingExample) -> PlacedDocument:
-        """What stands in a batch where an example has too few negatives."""
+        """Returns the placeholder for a negative where an example has too few."""
         return cls(source, example, "", np.zeros([3, 2], np.int32), math.nan)
 
 
 class WholeExample(NamedTuple):
-    """An example with everything that a batch may take of it.
+    """An example with everything that a batch can use.
 
     Attributes:
-        id: Its source, and its id or query.
+        id: Source of the example, and its id or query.
         language: Language code.
         query: Text of the query.
         positives: Documents that answer it.
-        negatives: Documents that do not.
+        negatives: Documents that do not answer it.
     """
 
     id: str

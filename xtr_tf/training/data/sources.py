@@ -1,4 +1,4 @@
-"""From a `SourceConfig` to its examples or its datasets, recognising the format."""
+"""Opens the examples or datasets of a `SourceConfig`, and detects the format."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from xtr_tf.training.data.teacher_scores import ScoredSource
 
 
 def open_source(config: SourceConfig, bad_records: BadRecords) -> list[ExampleSource]:
-    """Opens training examples; a folder of several languages gives several sources.
+    """Opens training examples. A folder with several languages gives several sources.
 
     Args:
         config: Path, format, split and language.
-        bad_records: Told of records that cannot be used.
+        bad_records: Collects records that cannot be used.
 
     Returns:
         The sources, one per language of a MIRACL folder.
@@ -61,15 +61,18 @@ def _open(config: SourceConfig, bad_records: BadRecords) -> list[ExampleSource]:
 def open_datasets(config: SourceConfig, bad_records: BadRecords) -> list[Dataset]:
     """Opens queries, judgements and corpora to search.
 
-    A BEIR, MS MARCO or MIRACL folder brings its corpus; of any other training data the corpus is the
-    documents of its examples.
+    A BEIR, MS MARCO or MIRACL folder has its own corpus. For all other training data, the corpus consists of
+    the documents of the examples.
 
     Args:
         config: Path, format, split and language.
-        bad_records: Told of records that cannot be used.
+        bad_records: Collects records that cannot be used.
 
     Returns:
         The datasets, one per language of a MIRACL folder.
+
+    Raises:
+        InputError: The path or the format cannot be used.
     """
     format_, paths = _recognise(config)
     if format_ in FORMATS:
@@ -78,7 +81,14 @@ def open_datasets(config: SourceConfig, bad_records: BadRecords) -> list[Dataset
 
 
 def dataset_of_examples(source: ExampleSource) -> Dataset:
-    """The queries of some examples over all of their documents; documents without an id go by their text."""
+    """Makes a dataset of the queries of some examples over all of their documents.
+
+    Args:
+        source: The examples.
+
+    Returns:
+        The dataset. Documents without an id are identified by their text.
+    """
     documents: dict[str, Document] = {}
     queries: list[Query] = []
     judgements: dict[str, dict[str, int]] = {}
@@ -94,10 +104,13 @@ def dataset_of_examples(source: ExampleSource) -> Dataset:
 
 
 def check_sources(config: DataConfig) -> None:
-    """Refuses sets that are not there or of no known format, before anything that takes long.
+    """Checks that all sets exist and have a known format, before anything that takes long.
+
+    Args:
+        config: Settings with the sources `train` and `dev`.
 
     Raises:
-        InputError: With the key of the set.
+        InputError: A set cannot be used. The message has its key.
     """
     for name in ("train", "dev"):
         for number, source in enumerate(getattr(config, name)):
@@ -110,7 +123,7 @@ def check_sources(config: DataConfig) -> None:
 
 
 def find_paths(path: str) -> list[Path]:
-    """The file or folder at a path, or what fits its pattern."""
+    """Returns the file or folder at a path, or the sorted matches of a pattern."""
     if not path:
         return []
     pattern = Path(path)
@@ -118,7 +131,7 @@ def find_paths(path: str) -> list[Path]:
 
 
 def _recognise(config: SourceConfig) -> tuple[str, list[Path]]:
-    """The format, and the files or the one folder."""
+    """Returns the format, and the files or the one folder."""
     paths = find_paths(config.path)
     if not paths:
         raise InputError(f"A data set does not exist; check its path. Received: {config.path!r}.")

@@ -1,7 +1,7 @@
-"""A teacher's scores in a file of their own, for training sets that do not carry them.
+"""A teacher's scores in a separate file, for training sets that do not contain them.
 
-One `query id`, `document id` and `score` per line, between tabs: BEIR's judgements with a number in place of
-the grade. Knows nothing of how scores are learned from.
+Each line has a `query id`, a `document id` and a `score`, separated by tabs: BEIR's judgements with a number
+instead of the grade. Knows nothing of how scores are used in training.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ Scores = dict[str, dict[str, float]]
 
 
 class ScoredSource:
-    """Examples of another source, with a teacher's scores where the file has them.
+    """Examples of another source, with a teacher's scores from a file.
+
+    Scores that the file does not have stay as in the source.
 
     Args:
-        source: The examples; their queries and documents must have ids.
-        path: The file of scores.
-        bad_records: Told of lines that hold none.
+        source: Examples whose queries and documents have ids.
+        path: File of the scores.
+        bad_records: Collects lines without a score.
 
     Raises:
-        InputError: There is no such file, or it says nothing of any example.
+        InputError: The file does not exist, or has no score for any example.
     """
 
     def __init__(self, source: ExampleSource, path: str, bad_records: BadRecords) -> None:
@@ -57,17 +59,17 @@ class ScoredSource:
 
 
 def read_scores(path: Path, bad_records: BadRecords) -> Scores:
-    """Scores by document id, by query id; a first line without a number is a header.
+    """Reads a file of scores. A first line without a number is a header.
 
     Args:
-        path: Query id, document id and score between tabs.
-        bad_records: Told of lines that cannot be read.
+        path: File with query id, document id and score, separated by tabs.
+        bad_records: Collects lines that cannot be read.
 
     Returns:
-        Scores by document id, by query id.
+        Scores by query id, then by document id.
 
     Raises:
-        InputError: There is no such file.
+        InputError: The file does not exist.
     """
     if not path.is_file():
         raise InputError(

@@ -1,15 +1,15 @@
-"""A teacher's token vectors on disk, and how they become targets of an encoder's own tokens.
+"""A teacher's token vectors on disk, and their alignment with an encoder's own tokens as targets.
 
-A store is a folder of four files, which any environment that has NumPy can write:
+A store is a folder of four files, which any environment with NumPy can write:
 
-- `texts.jsonl`: one `{"text": …, "language": …}` per text; the language may be left out.
-- `offsets.npy`: `[texts + 1]` int64; the teacher's tokens of text `t` are `offsets[t]` to `offsets[t + 1]`.
+- `texts.jsonl`: one `{"text": …, "language": …}` per text. The language is optional.
+- `offsets.npy`: `[texts + 1]` int64. The teacher's tokens of text `t` are `offsets[t]` to `offsets[t + 1]`.
 - `spans.npy`: `[tokens, 2]` int32, the first character of each token in its text and the one after its last.
-- `vectors.npy`: `[tokens, dim]` floats or int8. Only directions count: int8 may be scaled row by row.
+- `vectors.npy`: `[tokens, dim]` floats or int8. Only directions matter: int8 may be scaled row by row.
 
-The teacher and the encoder cut a text differently. A token's target is the mean direction of the teacher's
-tokens that share characters with it, each counted by how many. A text need not be the one the teacher read:
-a translation may carry the vectors of the words it is aligned with.
+The teacher and the encoder split a text into different tokens. The target of a token is the mean direction of
+the teacher's tokens that share characters with it, weighted by the number of shared characters. The text can
+differ from the one that the teacher read: a translation can have the vectors of the words it is aligned with.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _TEXTS, _OFFSETS, _SPANS, _VECTORS = "texts.jsonl", "offsets.npy", "spans.npy", 
 
 
 class TeacherTokens(NamedTuple):
-    """What a teacher made of a text.
+    """A teacher's tokens of a text.
 
     Attributes:
-        spans: `[tokens, 2]` int32, characters.
+        spans: `[tokens, 2]` int32, in characters.
         vectors: `[tokens, dim]`, of any length.
     """
 
@@ -44,10 +44,10 @@ class TeacherVectors:
     """One store, memory-mapped.
 
     Args:
-        directory: The store's folder.
+        directory: Folder of the store.
 
     Raises:
-        InputError: A file is missing, or they do not fit together.
+        InputError: A file is missing, or the files do not match.
 
     Attributes:
         dim: Width of a vector.
@@ -76,11 +76,11 @@ class TeacherVectors:
         return len(self._offsets) - 1
 
     def text(self, index: int) -> str:
-        """The text at `index`, from 0."""
+        """Returns the text at `index`, from 0."""
         return self._field(index, ("text",))
 
     def tokens(self, index: int) -> TeacherTokens:
-        """The teacher's tokens of that text."""
+        """Returns the teacher's tokens of the text at `index`."""
         rows = slice(int(self._offsets[index]), int(self._offsets[index + 1]))
         return TeacherTokens(self._spans[rows], self._vectors[rows])
 
@@ -113,13 +113,16 @@ class TeacherVectors:
 
 
 class TaughtStream:
-    """The texts of some stores as one endless, reproducible stream, mixed by language as examples are.
+    """The texts of some stores as one endless, reproducible stream, mixed by language like examples.
 
     Args:
-        directories: The stores' folders.
+        directories: Folders of the stores.
         language_temperature: As in `DataConfig`.
-        seed: Of shuffling.
-        dim: Width of the encoder's vectors, which must be that of the stores.
+        seed: Seed of the shuffling.
+        dim: Width of the encoder's vectors. The vectors of the stores must have the same width.
+
+    Raises:
+        InputError: A store cannot be used, has vectors of another width, or there are no texts.
     """
 
     def __init__(self, directories: Sequence[str], language_temperature: float, seed: int, dim: int) -> None:
@@ -138,11 +141,11 @@ class TaughtStream:
         self.dim = dim
 
     def texts(self, position: int, size: int) -> list[str]:
-        """The `size` texts from a position of the stream on.
+        """Returns the `size` texts starting at a position of the stream.
 
         Args:
-            position: In the stream, from 0.
-            size: How many.
+            position: Position in the stream, from 0.
+            size: Number of texts.
 
         Returns:
             The texts.
@@ -150,15 +153,15 @@ class TaughtStream:
         return [store.text(index) for store, index in self._visited(position, size)]
 
     def targets(self, position: int, starts: np.ndarray, limits: np.ndarray) -> np.ndarray:
-        """Targets of the tokens of those texts.
+        """Returns the targets for the tokens of the texts that `texts` returns.
 
         Args:
-            position: As for `texts`.
+            position: Position in the stream, as for `texts`.
             starts: `[size, length]` int, the first character of each of the encoder's tokens.
-            limits: `[size, length]` int, the character after its last; padding is empty.
+            limits: `[size, length]` int, the character after the last of each token. Padding is empty.
 
         Returns:
-            `[size, length, dim]` float32 of unit length, zero where the teacher has nothing to say.
+            `[size, length, dim]` float32 of unit length, zero for tokens without a target.
         """
         return np.stack(
             [
@@ -177,12 +180,12 @@ class TaughtStream:
 
 
 def align(teacher: TeacherTokens, starts: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """The mean direction of the teacher's tokens that share characters with each token.
+    """Computes the mean direction of the teacher's tokens that share characters with each token.
 
     Args:
-        teacher: Its tokens of the text.
+        teacher: The teacher's tokens of the text.
         starts: `[length]` int, the first character of each token.
-        limits: `[length]` int, the character after its last.
+        limits: `[length]` int, the character after the last of each token.
 
     Returns:
         `[length, dim]` float32 of unit length, zero for a token that shares no character with any.
@@ -193,7 +196,7 @@ def align(teacher: TeacherTokens, starts: np.ndarray, limits: np.ndarray) -> np.
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """Rows of unit length, float32; zero stays zero."""
+    """Scales rows to unit length, as float32. Zero stays zero."""
     vectors = vectors.astype(np.float32)
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return vectors / np.where(lengths > 0, lengths, 1)

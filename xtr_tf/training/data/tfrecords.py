@@ -1,8 +1,8 @@
 """Examples from TFRecord files, and the layout of a record.
 
-A record is a `tf.train.Example` of bytes features: `id`, `query`, `language`, and for positives
-and negatives alike `positive_ids`, `positive_titles`, `positive_texts` and the float feature
-`positive_scores` (NaN where a teacher gave none), each with one value per document.
+A record is a `tf.train.Example` with the bytes features `id`, `query` and `language`. Positives have the
+bytes features `positive_ids`, `positive_titles` and `positive_texts` and the float feature `positive_scores`
+(NaN for a missing teacher score), each with one value per document. Negatives have the same with `negative_`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _HEADER, _FOOTER = 12, 4
 class TFRecordFile:
     """The records of a TFRecord file by number.
 
-    A plain file is read where a record is; a compressed one is held in memory.
+    Records of a plain file are read from disk on access. A compressed file is kept in memory.
 
     Args:
         path: The file.
-        bad_records: Told of a record that the file ends within.
+        bad_records: Collects a record that is cut off by the end of the file.
     """
 
     def __init__(self, path: Path, bad_records: BadRecords) -> None:
@@ -40,13 +40,13 @@ class TFRecordFile:
         return len(self._bounds)
 
     def __getitem__(self, index: int) -> bytes:
-        """The record at `index`, from 0."""
+        """Returns the record at `index`, from 0."""
         start, end = self._bounds[index]
         return bytes(self._content[start:end])
 
 
 def _record_bounds(content: memoryview, path: Path, bad_records: BadRecords) -> list[tuple[int, int]]:
-    """Where each record's data starts and ends; the rest of a file after a broken one is lost."""
+    """Returns where each record's data starts and ends. Ignores the rest of a file after a broken record."""
     bounds: list[tuple[int, int]] = []
     position = 0
     while position < len(content):
@@ -62,7 +62,7 @@ def _record_bounds(content: memoryview, path: Path, bad_records: BadRecords) -> 
 
 
 def serialize_example(example: TrainingExample) -> bytes:
-    """The record of an example."""
+    """Serialises an example as a record."""
 
     def texts(*values: str) -> tf.train.Feature:
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.encode() for value in values]))
@@ -86,17 +86,17 @@ def serialize_example(example: TrainingExample) -> bytes:
 
 
 def parse_example(record: bytes, language: str) -> TrainingExample:
-    """Reads what `serialize_example` wrote.
+    """Parses a record of `serialize_example`.
 
     Args:
         record: A serialised `tf.train.Example`.
-        language: Used where the record names none.
+        language: Language of records that do not name one.
 
     Returns:
         The example.
 
     Raises:
-        ValueError: It is not such a record; the message says why.
+        ValueError: The record is not a training example. The message says why.
     """
     proto = tf.train.Example()
     try:

@@ -1,9 +1,9 @@
 """Training examples that were tokenized beforehand: hosts of accelerators read ids, and never text.
 
-A record is a `tf.train.Example` with the bytes features `id` and `language`, the int64 feature
-`query_tokens` of `query_length` ids, and for positives and negatives alike, document after document,
-`positive_tokens` (`document_length` ids each), `positive_keys` (6 int32 each, see `TextBatch`) and
-the float feature `positive_scores`. The TFX pipeline's Transform writes them.
+A record is a `tf.train.Example` with the bytes features `id` and `language`, and the int64 feature
+`query_tokens` of `query_length` ids. Positives have, document after document, `positive_tokens`
+(`document_length` ids each), `positive_keys` (6 int32 each, see `TextBatch`) and the float feature
+`positive_scores`. Negatives have the same with `negative_`. The TFX pipeline's Transform writes them.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ class TokenizedExample(NamedTuple):
 
 
 def read_tokenized(source: SourceConfig, tokenizer: TokenizerConfig) -> Iterator[TokenizedExample]:
-    """Gives the examples of a tokenized set, one after the other.
+    """Reads the examples of a tokenized set, one after the other.
 
     Args:
         source: A set of the format `tokenized`.
-        tokenizer: Whose lengths the examples must have.
+        tokenizer: Settings with the lengths that the examples must have.
 
     Yields:
         The examples.
 
     Raises:
-        InputError: It has records of another kind, or of other lengths.
+        InputError: The set has records of another kind, or of other lengths.
     """
     for path in find_paths(source.path):
         file = TFRecordFile(path, BadRecords(limit=0))
@@ -86,19 +86,19 @@ def read_tokenized(source: SourceConfig, tokenizer: TokenizerConfig) -> Iterator
 
 
 class TokenizedData:
-    """The tokenized training sets of a run, in the order in which `TrainingData` gives texts.
+    """The tokenized training sets of a run, in the order in which `TrainingData` provides texts.
 
-    Read, parsed and sampled by TensorFlow's own operations, so that hosts which run no Python of ours can
-    feed their accelerators. All ids are held in memory, without padding; while they are parsed, once, so are
-    the records, and eight bytes per id and padding.
+    TensorFlow operations read, parse and sample the examples, so that hosts without our Python code can feed
+    their accelerators. All ids are kept in memory, without padding. During parsing, which happens once, the
+    records and the padded ids, with eight bytes per id, are in memory as well.
 
     Args:
-        config: Which sets, and how they are mixed; all of the format `tokenized`.
-        tokenizer: The lengths that the examples were tokenized to.
-        seed: Of shuffling and of the choice among positives and negatives.
+        config: Training sets, all of the format `tokenized`, and how they are mixed.
+        tokenizer: Settings with the lengths of the examples.
+        seed: Seed of the shuffling and of the choice of positives and negatives.
 
     Raises:
-        InputError: There are no examples, or records of another kind, or they have other lengths.
+        InputError: There are no examples, or they are records of another kind or of other lengths.
     """
 
     def __init__(self, config: DataConfig, tokenizer: TokenizerConfig, seed: int) -> None:
@@ -125,15 +125,15 @@ class TokenizedData:
         return self._size
 
     def example_id(self, position: int) -> str:
-        """Names the example at a position of the stream."""
+        """Returns the id of the example at a position of the stream."""
         return _text(self._features(int(self._sampler(np.array([position]))[0][0])), "id")
 
     def batches(self, starts: np.ndarray, size: int) -> tf.data.Dataset:
-        """Batches of `size` consecutive examples of the stream.
+        """Returns batches of `size` consecutive examples of the stream.
 
         Args:
-            starts: Position of each batch's first example.
-            size: Examples of a batch.
+            starts: Position of the first example of each batch.
+            size: Examples per batch.
 
         Returns:
             A deterministic dataset of `Batch`, at the tokenizer's lengths.
@@ -143,7 +143,7 @@ class TokenizedData:
         plan = tf.data.Dataset.from_tensor_slices(
             (examples.reshape(positions.shape), visits.reshape(positions.shape))
         )
-        # One element with every example, which all batches share: parsed once, a batch is a few gathers.
+        # One element with every example, shared by all batches. Parsed once, a batch is a few gathers.
         parsed = self._records().batch(self._size).map(self._parse_all).cache().repeat()
         together = tf.data.Dataset.zip((plan, parsed))
         return together.map(
@@ -160,7 +160,7 @@ class TokenizedData:
         return (tf.cast(queries, tf.int32), *map(tuple, kinds))
 
     def _batch(self, parsed: _Parsed, examples: tf.Tensor, visits: tf.Tensor) -> Batch:
-        """Draws one positive and `H` negatives of each example, as `TrainingData` does of texts."""
+        """Draws one positive and `H` negatives per example, as `TrainingData` does for texts."""
         positives, negatives = _ParsedDocuments(*parsed.positives), _ParsedDocuments(*parsed.negatives)
         examples, visits = (tf.cast(part, tf.int64)[:, None] for part in (examples, visits))
         counts = negatives.count(examples)
@@ -185,7 +185,7 @@ class TokenizedData:
         )
 
     def _records(self) -> tf.data.Dataset:
-        """Every record, in the order of the files."""
+        """Returns every record, in the order of the files."""
         return functools.reduce(tf.data.Dataset.concatenate, map(_open, self._paths))
 
     def _features(self, index: int) -> dict:
@@ -194,7 +194,7 @@ class TokenizedData:
 
 
 class _Parsed(NamedTuple):
-    """Every example: `[E, n]` query ids, and the fields of two `_ParsedDocuments`."""
+    """All examples: `[E, n]` query ids, and the fields of two `_ParsedDocuments`."""
 
     query_ids: tf.Tensor
     positives: tuple
@@ -202,14 +202,14 @@ class _Parsed(NamedTuple):
 
 
 class _ParsedDocuments(NamedTuple):
-    """The positives or the negatives of all examples, `D` of them, and one that stands for a missing one.
+    """The positives or the negatives of all examples, `D` documents, and a placeholder for missing ones.
 
     Attributes:
         tokens: Ids of all documents one after the other, without padding, int32.
-        ends: Where in `tokens` each document begins, and the last one ends, `[D + 2]` int64.
-        first: The first document of each example, and the end, `[E + 1]` int64.
-        keys: `[D + 1, 6]` int32, zeros at the missing one.
-        scores: `[D + 1]` float32, NaN at the missing one.
+        ends: Start of each document in `tokens`, and the end of the last one, `[D + 2]` int64.
+        first: First document of each example, and the end, `[E + 1]` int64.
+        keys: `[D + 1, 6]` int32, zeros for the placeholder.
+        scores: `[D + 1]` float32, NaN for the placeholder.
     """
 
     tokens: tf.Tensor
@@ -234,16 +234,16 @@ class _ParsedDocuments(NamedTuple):
         )
 
     def count(self, examples: tf.Tensor) -> tf.Tensor:
-        """How many documents examples have."""
+        """Returns the number of documents of examples."""
         return tf.gather(self.first, examples + 1) - tf.gather(self.first, examples)
 
     def find(self, examples: tf.Tensor, numbers: tf.Tensor) -> tf.Tensor:
-        """Documents by their numbers in their examples, or the missing one; the shapes broadcast."""
+        """Finds documents by their numbers in their examples, or the placeholder. The shapes broadcast."""
         there = numbers < self.count(examples)
         return tf.where(there, tf.gather(self.first, examples) + numbers, self.first[-1])
 
     def ids(self, documents: tf.Tensor, length: int) -> tf.Tensor:
-        """`[documents, length]` ids, padded."""
+        """Returns `[documents, length]` ids, padded."""
         every = tf.RaggedTensor.from_row_splits(self.tokens, self.ends, validate=False)
         return tf.gather(every, documents).to_tensor(shape=[None, length])
 
@@ -253,7 +253,7 @@ def _open(path: Path) -> tf.data.Dataset:
 
 
 def _look_at(path: Path) -> tuple[np.ndarray, int]:
-    """The language of each record of a file, and the most positives that one has."""
+    """Returns the language of each record of a file, and the largest number of positives."""
     looked_at = {name: _SPECIFICATION[name] for name in ("positive_scores", "query_tokens")}
     looked_at |= {"language": tf.io.FixedLenFeature([], tf.string)}
     languages, most = [np.zeros(0, str)], 1
@@ -322,7 +322,7 @@ def _parse(record: bytes) -> dict:
 
 
 def _parse_first(record: bytes, path: Path) -> dict:
-    """Parses a record that was never looked at before, so that later ones need no check."""
+    """Parses a record and checks that it has the features of a tokenized example."""
     try:
         features = _parse(record)
     except DecodeError:

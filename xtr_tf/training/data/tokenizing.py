@@ -1,6 +1,6 @@
-"""Texts to tokenized examples, for devices whose hosts run no Python: the writer of `tokenized.py`'s records.
+"""Writes the records of `tokenized.py` from texts, for devices whose hosts do not run Python.
 
-Knows texts and the tokenizer; that batches are then the same is `draws.py`'s and `Sampler`'s merit.
+Knows texts and the tokenizer. `draws.py` and `Sampler` ensure that the batches are the same.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _FILE = "examples.tfrecord"
 
 
 def write_tokenized(data: TrainingData, tokenizer: Tokenizer, folder: Path) -> SourceConfig:
-    """Writes every example of a run's texts, in their order.
+    """Writes all examples of a run's texts, in their order.
 
-    With the same seed and temperature, `TokenizedData` of what is written gives the batches of `data`.
+    With the same seed and temperature, `TokenizedData` of the result has the batches of `data`.
 
     Args:
-        data: The texts.
-        tokenizer: What they are tokenized with, to its lengths.
-        folder: To write; one that is there is replaced.
+        data: Examples as texts.
+        tokenizer: Tokenizer, which also defines the lengths.
+        folder: Folder to write. An existing one is replaced.
 
     Returns:
         The set that was written.

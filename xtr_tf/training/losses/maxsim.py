@@ -11,10 +11,10 @@ from typing import Any, Literal, NamedTuple
 
 import tensorflow as tf
 
-# Similarities held at once. On a CPU 4 MiB of them: few enough to stay near its cache, and enough that
-# finding the largest of a block costs more than merging them with those of the others. An accelerator wants
-# large products and few steps one after the other: 512 MiB, of the 16 GB that the smallest one in use
-# (TPU v5e) has, for the block, its masked copy and what top-k makes of it.
+# Similarities in memory at a time. On a CPU 4 MiB: few enough to stay near its cache, and enough that finding
+# the largest of a block costs more than merging them with those of other blocks. An accelerator needs large
+# products and few sequential steps: 512 MiB, of the 16 GB of the smallest one in use (TPU v5e), for the
+# block, its masked copy and the results of top-k.
 _BLOCK_ELEMENTS = {"cpu": 2**20, "accelerator": 2**27}
 
 
@@ -22,10 +22,10 @@ class MaxSimilarities(NamedTuple):
     """The maxima and thresholds of query tokens.
 
     Attributes:
-        values: Largest similarity among a document's tokens, `[Q, n, D]`; `-inf` where the
-            document has no token or is not a candidate of the query.
-        threshold: The k-th largest similarity over all candidates' tokens, `[Q, n]`; `-inf`
-            where there are fewer than k.
+        values: Largest similarity among a document's tokens, `[Q, n, D]`. `-inf` if the document has no token
+            or is not a candidate of the query.
+        threshold: The k-th largest similarity over all candidates' tokens, `[Q, n]`. `-inf` if there are
+            fewer than k.
     """
 
     values: tf.Tensor
@@ -42,22 +42,22 @@ def max_similarities(
     block: int | None = None,
     query_mask: tf.Tensor | None = None,
 ) -> MaxSimilarities:
-    """MaxSim per query token: the maximum of `queries @ documents` over each document's tokens.
+    """Computes MaxSim per query token: the maximum of `queries @ documents` over each document's tokens.
 
-    The gradient flows to the token that holds a maximum (the first one if several do), and
-    none flows through `threshold`.
+    The gradient flows to the token with the maximum (the first one if there are several). No gradient flows
+    through `threshold`.
 
     Args:
         queries: `[Q, n, dim]`.
         documents: `[D, m, dim]`.
-        document_mask: `[D, m]`, true at real tokens.
+        document_mask: `[D, m]`, true for real tokens.
         candidates: `[Q, D]`, false where a document must be invisible to a query.
-        k: Rank of the threshold; 0 leaves it at `-inf`.
-        recall: Below 1, `tf.math.approx_max_k` looks for the k largest of a block, as fits a
-            TPU. Exact at 1.
-        block: Documents at a time; by default as many as keep the block's similarities small.
-        query_mask: `[Q, n]`, true at real tokens; if given, padding costs nothing, and its maxima and
-            thresholds are `-inf`. How many tokens are real only the data tells, which XLA cannot compile.
+        k: Rank of the threshold. 0 leaves it at `-inf`.
+        recall: Below 1, `tf.math.approx_max_k` finds the k largest of a block with this recall, which suits a
+            TPU. At 1 the result is exact.
+        block: Documents at a time. Defaults to as many as keep the similarities of a block small.
+        query_mask: `[Q, n]`, true for real tokens. If given, padding costs nothing, and its maxima and
+            thresholds are `-inf`. The number of real tokens depends on the data, so XLA cannot compile it.
 
     Returns:
         The maxima `[Q, n, D]`, and the k-th largest similarity of each query token.
@@ -99,7 +99,7 @@ def max_similarities(
 
 
 class _Layout(NamedTuple):
-    """How documents are divided; integers where shapes are static, so that XLA sees them, else tensors."""
+    """The division of documents into blocks: integers if shapes are static, for XLA, otherwise tensors."""
 
     queries: Any
     query_length: Any
@@ -227,10 +227,10 @@ def _backward(
 
 
 def _merge_largest(best: tf.Tensor, similarities: tf.Tensor, k: int, recall: float) -> tf.Tensor:
-    """The k largest of `best` `[rows, k]` and `similarities` `[rows, columns]`, in any order.
+    """Returns the k largest of `best` `[rows, k]` and `similarities` `[rows, columns]`, in any order.
 
-    The earlier ones come first: TensorFlow's CPU kernel scans a row with a heap of k, which
-    they fill, and most of the rest is then refused by one comparison.
+    The values of `best` come first. TensorFlow's CPU kernel scans a row with a heap of size k. They fill the
+    heap, and most other values are then rejected by one comparison.
     """
     columns = similarities.shape[-1]
     if recall < 1 and columns is not None and columns > k:
@@ -239,13 +239,13 @@ def _merge_largest(best: tf.Tensor, similarities: tf.Tensor, k: int, recall: flo
 
 
 def _pack(queries: tf.Tensor, query_mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Real query tokens as queries of one token `[rows, 1, dim]`, and where each is, `[rows, 2]`."""
+    """Returns real query tokens as queries of one token `[rows, 1, dim]`, and their positions `[rows, 2]`."""
     positions = tf.cast(tf.where(query_mask), tf.int32)
     return tf.gather_nd(queries, positions)[:, None, :], positions
 
 
 def _unpack(values: tf.Tensor, positions: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
-    """`[rows, 1, ...]` back to `[Q, n, ...]`, `-inf` at padding."""
+    """Converts `[rows, 1, ...]` back to `[Q, n, ...]`, with `-inf` for padding."""
     # Rows are numbered from 1, and 0 is a row of `-inf`.
     numbers = tf.scatter_nd(positions, tf.range(tf.shape(positions)[0]) + 1, shape)
     padding = tf.fill(tf.concat([[1], tf.shape(values)[2:]], axis=0), -float("inf"))

@@ -1,6 +1,6 @@
-"""What is minimised: cross entropy over a batch's documents, and distance from a teacher's scores or vectors.
+"""The objectives: cross entropy over a batch's documents, and distance to a teacher's scores or vectors.
 
-Also which documents are left out as false negatives. Knows nothing of how documents were scored.
+Also finds the documents to leave out as false negatives. Knows nothing of how documents were scored.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import tensorflow as tf
 def in_batch_cross_entropy(
     scores: tf.Tensor, labels: tf.Tensor, candidates: tf.Tensor, temperature: float = 1.0
 ) -> tf.Tensor:
-    """The negative log probability of each query's positive document among its candidates.
+    """Computes the negative log probability of each query's positive document among its candidates.
 
     Args:
         scores: `[Q, D]`.
         labels: `[Q]`, the column of each query's positive, which must be a candidate.
-        candidates: `[Q, D]`, false at documents left out of the softmax: padding, and other
-            documents that are known to answer the query.
-        temperature: Divides the scores.
+        candidates: `[Q, D]`, false for documents to leave out of the softmax: padding, and other documents
+            that are known to answer the query.
+        temperature: Divisor of the scores.
 
     Returns:
-        `[Q]`; the caller averages over the global batch.
+        `[Q]`. The caller averages over the global batch.
     """
     logits = tf.where(candidates, scores / temperature, scores.dtype.min)
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
@@ -30,12 +30,12 @@ def in_batch_cross_entropy(
 def distillation_divergence(
     scores: tf.Tensor, teacher_scores: tf.Tensor, temperature: float = 1.0
 ) -> tf.Tensor:
-    """Kullback-Leibler divergence of the student's distribution from the teacher's.
+    """Computes the Kullback-Leibler divergence of the student's distribution from the teacher's.
 
     Args:
-        scores: `[Q, C]`, of each query's own positive and hard negatives.
-        teacher_scores: `[Q, C]`, NaN where the teacher gave none.
-        temperature: Divides the student's scores.
+        scores: `[Q, C]`, scores of each query's own positive and hard negatives.
+        teacher_scores: `[Q, C]`, NaN where there is no teacher score.
+        temperature: Divisor of the student's scores.
 
     Returns:
         `[Q]`, 0 for a query with fewer than two teacher scores.
@@ -49,11 +49,11 @@ def distillation_divergence(
 
 
 def vector_distances(vectors: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """The mean of `1 - cosine` between the vectors of tokens and those of a teacher.
+    """Computes the mean of `1 - cosine` between the vectors of tokens and those of a teacher.
 
     Args:
         vectors: `[T, m, dim]` of unit length.
-        targets: `[T, m, dim]` of unit length, zero at tokens that do not count.
+        targets: `[T, m, dim]` of unit length, zero for tokens that do not count.
 
     Returns:
         A scalar, 0 if no token counts.

@@ -1,10 +1,10 @@
 """f_XTR and f_ColBERT of every query and document of a batch, from the MaxSim of `maxsim.py`.
 
 f_XTR counts only those document tokens that a query token retrieves within the batch
-([XTR](https://arxiv.org/abs/2304.01982), section 3.1). A document token counts for a query token
-iff their similarity is at least the k_train-th largest that this query token has with all
-document tokens of the batch. All tokens that tie with the threshold are retrieved, so the result does not
-depend on their order or on the device.
+([XTR](https://arxiv.org/abs/2304.01982), section 3.1). A document token counts for a query token if and only
+if their similarity is at least the k_train-th largest that this query token has with all document tokens of
+the batch. All tokens that tie with the threshold are retrieved, so the result does not depend on their order
+or on the device.
 
 f_XTR' is the score that search ranks by (section 3.2): a query token that retrieved nothing of a document
 counts with the threshold instead of not at all.
@@ -24,8 +24,8 @@ class TokenRetrieval(NamedTuple):
 
     Attributes:
         scores: f_XTR, or with imputation f_XTR', `[Q, D]`.
-        retrieving_tokens: Z, how many tokens of the query retrieved one of the document, `[Q, D]`.
-        threshold: Least similarity that each query token retrieved, `[Q, n]`.
+        retrieving_tokens: Z, the number of query tokens that retrieved a token of the document, `[Q, D]`.
+        threshold: Smallest similarity that each query token retrieves, `[Q, n]`.
     """
 
     scores: tf.Tensor
@@ -47,24 +47,24 @@ def token_retrieval_scores(
 ) -> TokenRetrieval:
     """Scores every query against every document by in-batch token retrieval.
 
-    The best retrieved token of a document is the best of all its tokens if that one reaches
-    the threshold; if it does not, none was retrieved. So one pass over the similarities gives
-    both, and a retrieved token keeps its value even if that is negative. No gradient flows
-    through Z, through the selection or through an imputed threshold.
+    If the best token of a document reaches the threshold, it is also the best retrieved token. Otherwise no
+    token was retrieved. So one pass over the similarities gives both, and a retrieved token keeps its value
+    even if it is negative. No gradient flows through Z, through the selection or through an imputed
+    threshold.
 
     Args:
         queries: `[Q, n, dim]`.
-        query_mask: `[Q, n]`, true at real tokens.
+        query_mask: `[Q, n]`, true for real tokens.
         documents: `[D, m, dim]`, all documents of the global batch.
-        document_mask: `[D, m]`, true at real tokens.
-        k_train: Document tokens that each query token retrieves. If there are fewer, all are.
-        candidates: `[Q, D]`, false where a document must neither be retrieved by a query nor
-            take the place of another; by default all are candidates.
-        imputed: Whether the score is f_XTR'; a document without tokens then scores as one of which
+        document_mask: `[D, m]`, true for real tokens.
+        k_train: Document tokens that each query token retrieves. If there are fewer, all are retrieved.
+        candidates: `[Q, D]`, false where a query must not retrieve a document, and the document must not take
+            the place of another. By default all are candidates.
+        imputed: Whether the score is f_XTR'. A document without tokens then scores like a document of which
             nothing was retrieved.
-        recall: Below 1, the threshold comes from a TPU's approximate top-k at this recall.
-        block: Documents to compare at a time; by default chosen by their size.
-        static_shapes: Whether to use only static shapes, as XLA needs. Otherwise padding of queries costs
+        recall: Below 1, the threshold comes from a TPU's approximate top-k with this recall.
+        block: Documents to compare at a time. Chosen by their size by default.
+        static_shapes: Whether to use only static shapes, as XLA requires. Otherwise padding of queries costs
             nothing. The scores are the same.
 
     Returns:
@@ -112,10 +112,10 @@ def maxsim_scores(
 
     Args:
         queries: `[Q, n, dim]`.
-        query_mask: `[Q, n]`, true at real tokens.
+        query_mask: `[Q, n]`, true for real tokens.
         documents: `[D, m, dim]`.
-        document_mask: `[D, m]`, true at real tokens.
-        block: Documents compared at a time; chosen by their size if not given.
+        document_mask: `[D, m]`, true for real tokens.
+        block: Documents to compare at a time. Chosen by their size by default.
         static_shapes: As for `token_retrieval_scores`.
 
     Returns:
@@ -144,5 +144,5 @@ def maxsim_scores(
 
 
 def _everything(queries: tf.Tensor, documents: tf.Tensor) -> tf.Tensor:
-    """Every document as a candidate of every query, `[Q, D]`."""
+    """Returns a mask with every document as a candidate of every query, `[Q, D]`."""
     return tf.ones([tf.shape(queries)[0], tf.shape(documents)[0]], tf.bool)
