@@ -24,7 +24,7 @@ _CHANNEL_OPTIONS = (
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    # Use all addresses behind a name; by default gRPC uses only the first that answers.
+    # Use all addresses behind a name. By default, gRPC uses only the first that answers.
     ("grpc.lb_policy_name", "round_robin"),
     ("grpc.dns_min_time_between_resolutions_ms", 10_000),
 )
@@ -219,7 +219,7 @@ class BaseClient:
             yield part, self.predict_request(signature, inputs, outputs)
 
     def _begin(self, method: str, data: bytes, deadline: float) -> Any:
-        """Sends a message within the time left until `deadline`; returns the answer or an awaitable of it."""
+        """Sends a message within the time left until `deadline`. Returns the answer or an awaitable of it."""
         timeout = max(0.0, deadline - time.monotonic())
         return self._calls[method](data, timeout=timeout, metadata=self._metadata)
 

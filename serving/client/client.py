@@ -1,4 +1,4 @@
-"""The client for programs that wait for each answer; `async_client` has the one for asyncio."""
+"""The client for programs that wait for each answer. `async_client` has the one for asyncio."""
 
 from __future__ import annotations
 
@@ -118,7 +118,10 @@ class Client(BaseClient):
         return read_prediction(self._call(PREDICT, self.predict_request(signature, inputs)))
 
     def status(self) -> dict[int, str]:
-        """Returns the state of each version, such as `{3: "AVAILABLE"}`.
+        """Returns the state of each version.
+
+        Returns:
+            States by version, such as `{3: "AVAILABLE"}`.
 
         Raises:
             ClientError: The server refused the call or did not answer in time.

@@ -20,7 +20,7 @@ Value: TypeAlias = Scalar | Sequence[Scalar]
 _PACKAGE = "xtr_tf.client"
 _FLOAT, _INT32, _STRING, _BOOL = 1, 3, 7, 10
 
-# Message: field, number, type; `*` marks repeated fields, `map` those keyed by strings.
+# Message: field, number, type. `*` marks repeated fields, and `map` those keyed by strings.
 _SCHEMA = """
 Int64Value: value 1 int64
 Dimension: size 1 int64

@@ -119,6 +119,12 @@ class Prediction:
 def read_prediction(raw: bytes) -> Prediction:
     """Reads a serialised `PredictResponse`.
 
+    Args:
+        raw: The serialised message.
+
+    Returns:
+        The outputs and the version.
+
     Raises:
         ClientError: INTERNAL, if `raw` is not such a message or has an unknown data type.
     """
@@ -132,6 +138,12 @@ def read_prediction(raw: bytes) -> Prediction:
 
 def read_status(raw: bytes) -> dict[int, str]:
     """Reads the state of each version from a serialised `GetModelStatusResponse`.
+
+    Args:
+        raw: The serialised message.
+
+    Returns:
+        States by version.
 
     Raises:
         ClientError: INTERNAL, if `raw` is not such a message.
@@ -148,7 +160,7 @@ def read_results(queries: Sequence[str], prediction: Prediction) -> list[SearchR
         prediction: The answer.
 
     Returns:
-        One result per query, without the places that no document filled.
+        One result per query, without the empty places if fewer documents were found than requested.
 
     Raises:
         ClientError: The signature does not return documents.

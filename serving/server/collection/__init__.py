@@ -1,12 +1,13 @@
-"""One model out of many servers: partitions of a collection, asked together and merged to one answer.
+"""One model served by many servers: the partitions of a collection, queried together and merged.
 
 | file | |
 |---|---|
-| `addresses.py` | which servers hold which partition |
+| `addresses.py` | which servers have which partition |
 | `replica.py` | one server of one partition |
-| `partition.py` | the servers of one partition: which is asked, when another is |
+| `partition.py` | the servers of one partition: which is called first, and when another is called |
 | `request.py` | the parameters of a search over partitions |
 | `search.py` | from a request to the merged answer |
-| `servable.py` | a version of the collection, as the rest of the server knows versions |
+| `servable.py` | a version of the collection, in the form that the rest of the server expects |
 | `manager.py` | which version of the collection answers |
+| `metrics.py` | metrics of calls to partitions |
 """

@@ -1,4 +1,4 @@
-"""`--partition 0=host:port,host:port`: which servers hold which partition. Knows names only."""
+"""`--partition 0=host:port,host:port`: which servers have which partition. Knows only names."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Address:
     """A model on a server.
 
     Attributes:
-        target: `host:port` of its gRPC.
-        model: What requests call the model there.
+        target: `host:port` of its gRPC service.
+        model: Name of the model in requests to this server.
     """
 
     target: str
@@ -31,11 +31,14 @@ class Address:
 def read_addresses(given: Sequence[str]) -> tuple[tuple[Address, ...], ...]:
     """Reads the values of all `--partition` options.
 
+    Args:
+        given: Values such as `0=a:8500,b:8500`.
+
     Returns:
         The replicas of each partition, in the order of their numbers.
 
     Raises:
-        InputError: One cannot be read, a partition is missing or there twice, or an address is.
+        InputError: A value cannot be read, a partition is missing or given twice, or an address is repeated.
 
     Example:
         >>> read_addresses(["0=a:8500,b:8500", "1=c:8500/other"])

@@ -1,9 +1,9 @@
-"""Which version of a collection answers: the one of `collection.json`, once every partition has it.
+"""Decides which version of a collection answers: the one of `collection.json`, once all partitions have it.
 
-A version moves in when a server of each partition says that it is AVAILABLE and has proved, by its
-fingerprints, to be what the file means; every call then asks for it by number, so that no answer mixes two.
-Until then, and if a partition cannot load it, the one before keeps answering; it leaves when its last call
-is done.
+A version starts to answer when one server of each partition reports it as AVAILABLE and its fingerprints
+match the file. Every call then names the version by number, so that no answer mixes two versions. Until then,
+or if a partition cannot load it, the previous version continues to answer. That version is removed when its
+last call is done.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _IDENTITY = ("encoder", "quantizer", "partition")
 
 @dataclasses.dataclass(frozen=True)
 class CollectionOptions:
-    """What is served.
+    """Options of a served collection.
 
     Attributes:
-        file: The collection's `collection.json`, which is watched.
-        addresses: The servers of each partition.
-        name: What requests call the collection.
-        partial: `refuse` or `allow` answers without some partitions, unless a request says otherwise.
-        timeout_seconds: How long a request without a deadline of its own may take.
-        credentials: TLS to the partitions' servers, or None.
-        token: Bearer token for them.
+        file: The `collection.json` of the collection, which is watched.
+        addresses: Servers of each partition.
+        name: Name of the collection in requests.
+        partial: Whether to `refuse` or `allow` answers without some partitions, unless a request sets it.
+        timeout_seconds: Timeout of requests in seconds. An earlier deadline of a request applies instead.
+        credentials: TLS credentials for the servers of partitions, or None for plain text.
+        token: Bearer token for these servers.
     """
 
     file: Path
@@ -66,12 +66,12 @@ class CollectionManager:
     """The versions of one collection. Used only from the event loop.
 
     Args:
-        options: What is served.
-        pool: Threads that merge.
-        metrics: Where states and calls are counted.
-        log: Where changes are written.
-        on_change: Called after a version's state has changed.
-        drain_seconds: How long requests in progress may hold a version that is to go.
+        options: Options of the collection.
+        pool: Threads that merge answers.
+        metrics: Metrics of the server, which count states and calls.
+        log: Log for changes.
+        on_change: Called after the state of a version has changed.
+        drain_seconds: Time to finish requests before a version is removed.
     """
 
     def __init__(
@@ -107,14 +107,26 @@ class CollectionManager:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a version answers."""
+        """Whether any version answers."""
         return bool(self._model.available)
 
     @contextmanager
     def lease(
         self, name: str, version: int | None = None, label: str | None = None
     ) -> Iterator[CollectionServable]:
-        """Finds the version that is to answer and keeps it for the length of a request."""
+        """Finds the version that answers a request, and keeps it until the request is done.
+
+        Args:
+            name: Name of the collection.
+            version: Number of the version. None for the latest.
+            label: Label of the version. A collection has no labels, so it must be None.
+
+        Yields:
+            The version.
+
+        Raises:
+            RequestError: There is no such collection or version, or a label is given.
+        """
         if label is not None:
             self.labelled(name, label)
         if name not in self.models:
@@ -124,22 +136,37 @@ class CollectionManager:
             yield servable
 
     def states(self, name: str) -> list[Version]:
-        """Returns all versions that are known, lowest first."""
+        """Returns all known versions, lowest number first."""
         versions = self.models[name].versions if name in self.models else {}
         return [versions[number] for number in sorted(versions)]
 
     def labelled(self, name: str, label: str) -> int:
-        """Refuses labels: a collection has none."""
+        """Refuses labels, because a collection has none.
+
+        Args:
+            name: Name of the collection.
+            label: The label.
+
+        Raises:
+            RequestError: Always, with INVALID_ARGUMENT.
+        """
         raise invalid_argument(f"Unrecognized servable version label: {label}")
 
     async def apply(self, configs: Sequence[ModelConfig]) -> None:
-        """Refuses another configuration: a collection is its file."""
+        """Refuses a new configuration, because a collection is configured by its file.
+
+        Args:
+            configs: The new configuration.
+
+        Raises:
+            RequestError: Always, with FAILED_PRECONDITION.
+        """
         raise RequestError(
             Code.FAILED_PRECONDITION, "A collection is configured by its file, which is watched."
         )
 
     async def refresh(self) -> None:
-        """Looks at the file and at all servers once, and does what follows."""
+        """Checks the file and all servers once, and changes the version that answers if necessary."""
         await asyncio.gather(*(replica.ask_state() for replica in self._replicas()))
         try:
             collection = await asyncio.to_thread(read_collection, self._options.file)
@@ -149,7 +176,7 @@ class CollectionManager:
         else:
             self._collections[collection.version] = collection
             await self._move_to(collection)
-        # Until a version has answered, callers are told to try again.
+        # Until a version has answered, callers are asked to try again.
         self._model.was_tried = self._model.was_tried or self.is_ready
         answering = self._model.available[-1].number if self._model.available else None
         if answering is not None:
@@ -159,7 +186,11 @@ class CollectionManager:
             self._of_partitions.set_replicas(partition.number, able)
 
     async def poll(self, seconds: float) -> None:
-        """Refreshes until it is cancelled."""
+        """Refreshes repeatedly until it is cancelled.
+
+        Args:
+            seconds: Time in seconds between two refreshes.
+        """
         while True:
             await asyncio.sleep(seconds)
             try:
@@ -168,7 +199,7 @@ class CollectionManager:
                 self._log.event("refresh_failed", error=f"{type(error).__name__}: {error}")
 
     async def close(self) -> None:
-        """Waits for versions that leave, and ends all connections."""
+        """Waits for requests in progress, removes all versions and closes all connections."""
         for version in self._model.available:
             await self._leave(version)
         await asyncio.gather(*self._leaving, return_exceptions=True)
@@ -187,7 +218,7 @@ class CollectionManager:
             )
 
     async def _move_to(self, collection: Collection) -> None:
-        """Makes a version the one that answers, if every partition can answer with it."""
+        """Lets a version answer if all partitions have it."""
         number = collection.version
         if [version.number for version in self._model.available] == [number]:
             return
@@ -197,7 +228,7 @@ class CollectionManager:
         started = time.perf_counter()
         await self._prove_all(collection)
         if reason := self._why_not(number):
-            # A server that is still loading will say so, one that failed has said why.
+            # A server that is still loading reports that. One that failed has reported the reason.
             version.state = State.LOADING
             version.error = RequestError(Code.UNAVAILABLE, reason)
             self._model.versions[number] = version
@@ -234,7 +265,7 @@ class CollectionManager:
                 task.add_done_callback(self._leaving.discard)
 
     def _why_not(self, number: int) -> str:
-        """Why a version cannot answer yet; "" if it can."""
+        """Returns why a version cannot answer yet, or "" if it can."""
         reasons = []
         for partition in self._partitions:
             if any(replica.may_answer(number) for replica in partition.replicas):
@@ -264,7 +295,7 @@ class CollectionManager:
         )
 
     async def _prove(self, replica: Replica, partition: int, collection: Collection) -> None:
-        """Asks a server what it holds, once for each version."""
+        """Asks a server for its fingerprints, until it has proved to have the version."""
         number = collection.version
         known = replica.versions.get(number)
         if known is None or not known.is_available or number in replica.proved:
@@ -307,7 +338,7 @@ class CollectionManager:
         self._on_change()
 
     def _tell(self, reason: str) -> None:
-        """Writes why nothing changes, once."""
+        """Logs why nothing changes, once per reason."""
         if reason != self._last_reason:
             self._last_reason = reason
             self._log.event("collection", error=reason)

@@ -1,4 +1,4 @@
-"""What is counted of partitions, in Prometheus' format, next to the server's own metrics."""
+"""Prometheus metrics of partitions, in addition to the server's own metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class PartitionMetrics:
     """Counts calls to partitions.
 
     Args:
-        registry: Of the server.
+        registry: Registry of the server.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -46,12 +46,18 @@ class PartitionMetrics:
         )
 
     def asked(self, partition: int, code: Code, seconds: float) -> None:
-        """Counts a call."""
+        """Counts a call.
+
+        Args:
+            partition: Number of the partition.
+            code: Status code of the call.
+            seconds: Duration of the call.
+        """
         self._calls.labels(str(partition), code.name).inc()
         self._latency.labels(str(partition)).observe(seconds)
 
     def hedged(self, partition: int) -> None:
-        """Counts a second call for the same question."""
+        """Counts a second call for the same request."""
         self._hedges.labels(str(partition)).inc()
 
     def missed(self, partition: int) -> None:
@@ -59,5 +65,5 @@ class PartitionMetrics:
         self._missing.labels(str(partition)).inc()
 
     def set_replicas(self, partition: int, able: int) -> None:
-        """Records how many servers can answer."""
+        """Records the number of servers of a partition that can answer."""
         self._replicas.labels(str(partition)).set(able)

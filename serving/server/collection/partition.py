@@ -1,7 +1,7 @@
-"""The servers of one partition: the least busy is asked, and another if it fails or is slow.
+"""The servers of one partition. Calls go to the least busy server, and to another if it fails or is slow.
 
-A call that has taken longer than 95% of the recent ones of its kind is sent to a second server as well, and
-the first answer counts: one slow server must not make every answer slow. Knows nothing of what is asked.
+A call that takes longer than 95% of the recent calls of its kind is also sent to a second server. The first
+answer counts, so that one slow server does not slow down every answer. Knows nothing of the content of calls.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from serving.server.collection.metrics import PartitionMetrics
 from serving.server.collection.replica import Replica
 from serving.server.status import Code, RequestError
 
-# Calls that another server may answer.
+# Status codes after which another server may still answer.
 _MAY_PASS = (
     Code.UNAVAILABLE,
     Code.DEADLINE_EXCEEDED,
@@ -33,16 +33,16 @@ _RECOMPUTED_AFTER = 16
 
 
 class Latencies:
-    """The times of recent calls, and the one that 95% of them stay below."""
+    """The durations of recent calls, and their 95th percentile."""
 
     def __init__(self) -> None:
         self._seconds: deque[float] = deque(maxlen=_REMEMBERED)
         self._until_next = _ENOUGH_TO_HEDGE
-        #: None until enough is known.
+        #: None until there are enough calls.
         self.p95: float | None = None
 
     def add(self, seconds: float) -> None:
-        """Counts a call."""
+        """Adds the duration of a call."""
         self._seconds.append(seconds)
         self._until_next -= 1
         if not self._until_next:
@@ -52,12 +52,12 @@ class Latencies:
 
 
 class Partition:
-    """One partition, whichever server answers for it.
+    """One partition, independent of the server that answers for it.
 
     Args:
-        number: Its number in the collection.
-        replicas: Its servers.
-        metrics: Where calls are counted.
+        number: Number of the partition in the collection.
+        replicas: Servers of the partition.
+        metrics: Metrics that count calls.
     """
 
     def __init__(self, number: int, replicas: Sequence[Replica], metrics: PartitionMetrics) -> None:
@@ -68,7 +68,7 @@ class Partition:
 
     @property
     def outstanding(self) -> int:
-        """Calls in progress at its least busy server."""
+        """Calls in progress at the least busy server."""
         return min(replica.outstanding for replica in self.replicas)
 
     async def ask(
@@ -82,15 +82,18 @@ class Partition:
         """Runs a signature of a version on one of the servers.
 
         Args:
-            signature: Its name.
-            inputs: By name.
-            outputs: Those to return.
-            version: The version that must answer.
-            seconds: How long it may take, all servers together.
+            signature: Name of the signature.
+            inputs: Inputs by name.
+            outputs: Names of the outputs to return.
+            version: Version that must answer.
+            seconds: Timeout in seconds, for all servers together.
+
+        Returns:
+            The outputs by name.
 
         Raises:
-            RequestError: As the servers said if they refuse the request; else UNAVAILABLE, or
-                DEADLINE_EXCEEDED, with the partition's number.
+            RequestError: The servers refused the request, with their status code. Otherwise UNAVAILABLE or
+                DEADLINE_EXCEEDED, with the number of the partition.
         """
         deadline = time.monotonic() + seconds
         latencies = self._latencies.setdefault(signature, Latencies())
@@ -101,7 +104,7 @@ class Partition:
         def begin() -> None:
             replica = waiting.pop(0)
             call = replica.predict(signature, inputs, outputs, version, deadline - time.monotonic())
-            # Counted before it has begun: calls of the same moment must not all choose the same server.
+            # Counted before it begins, so that simultaneous calls do not all choose the same server.
             replica.outstanding += 1
             task = asyncio.create_task(call)
             task.add_done_callback(lambda _: replica.release())
@@ -145,7 +148,7 @@ class Partition:
         )
 
     def _in_order(self, version: int) -> list[Replica]:
-        """The servers that may answer: those that have not failed lately first, the least busy first."""
+        """Returns the servers that can answer: first those without a recent failure, the least busy first."""
         able = [replica for replica in self.replicas if replica.may_answer(version)]
         random.shuffle(able)
         return sorted(able, key=lambda replica: (replica.is_resting, replica.outstanding))

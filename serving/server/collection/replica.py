@@ -1,6 +1,6 @@
-"""One server that holds a partition: calls over gRPC, what is known of its state, and how busy it is.
+"""One server of a partition: calls over gRPC, the known state of the server, and its load.
 
-Knows TensorFlow Serving's messages, and nothing of what is asked.
+Knows TensorFlow Serving's messages, but nothing of the content of calls.
 """
 
 from __future__ import annotations
@@ -31,12 +31,17 @@ _OPTIONS = (
 )
 _MAX_ELEMENTS = 1 << 31
 _STATUS_SECONDS = 2.0
-# A server that failed is left alone for so long, twice as long each time, unless no other is there.
+# A server that failed is avoided for this long, twice as long each time, unless there is no other.
 _FIRST_REST, _LONGEST_REST = 0.5, 30.0
 
 
 class ServedVersion(NamedTuple):
-    """What a server says of a version."""
+    """The state of a version that a server reported.
+
+    Attributes:
+        is_available: Whether the version is available.
+        error: Error message of the version, or "".
+    """
 
     is_available: bool
     error: str
@@ -46,15 +51,15 @@ class Replica:
     """A server with one partition.
 
     Args:
-        address: Where it is.
-        credentials: TLS, or None for plain text.
-        token: Bearer token, if it asks for one.
+        address: Address of the server.
+        credentials: TLS credentials, or None for plain text.
+        token: Bearer token, if the server requires one.
 
     Attributes:
-        outstanding: Calls in progress, counted by who makes them.
-        versions: What it said last of its versions, by number.
-        refused: Versions that are not what the collection says, with the reason.
-        proved: Versions that are.
+        outstanding: Number of calls in progress, counted by the caller.
+        versions: Last reported state of each version, by number.
+        refused: Versions that do not match the collection, with the reason.
+        proved: Versions that match the collection.
     """
 
     def __init__(
@@ -77,7 +82,7 @@ class Replica:
         self._status = self._channel.unary_unary(f"/{MODEL_SERVICE}/GetModelStatus")
 
     def may_answer(self, version: int) -> bool:
-        """Whether the version is available there, and the one that the collection means."""
+        """Returns whether the version is available on this server and matches the collection."""
         known = self.versions.get(version)
         return known is not None and known.is_available and version in self.proved
 
@@ -87,7 +92,7 @@ class Replica:
 
     @property
     def is_resting(self) -> bool:
-        """Whether it failed a short while ago."""
+        """Whether a recent call failed, so that the server is avoided for a while."""
         return time.monotonic() < self._rests_until
 
     async def predict(
@@ -98,10 +103,21 @@ class Replica:
         version: int,
         seconds: float,
     ) -> dict[str, np.ndarray]:
-        """Runs a signature of a version, for some of its outputs.
+        """Runs a signature of a version.
+
+        Args:
+            signature: Name of the signature.
+            inputs: Inputs by name.
+            outputs: Names of the outputs to return.
+            version: Version that must answer.
+            seconds: Timeout in seconds.
+
+        Returns:
+            The outputs by name.
 
         Raises:
-            RequestError: As the server said, or UNAVAILABLE or DEADLINE_EXCEEDED if it did not.
+            RequestError: The server refused the call, with its status code. UNAVAILABLE or DEADLINE_EXCEEDED
+                if it did not answer. INTERNAL if the answer cannot be read.
         """
         request = predict_pb2.PredictRequest(output_filter=outputs)
         self._fill(request.model_spec, version)
@@ -118,7 +134,18 @@ class Replica:
             ) from None
 
     async def signature_defs(self, version: int, seconds: float) -> dict[str, Any]:
-        """Returns the `SignatureDef`s of a version by name."""
+        """Returns the `SignatureDef`s of a version by name.
+
+        Args:
+            version: Number of the version.
+            seconds: Timeout in seconds.
+
+        Returns:
+            The signatures.
+
+        Raises:
+            RequestError: The server refused the call or did not answer.
+        """
         request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
         self._fill(request.model_spec, version)
         raw = await self._call(self._metadata_of, request, seconds)
@@ -128,7 +155,7 @@ class Replica:
         return dict(signatures.signature_def)
 
     async def ask_state(self) -> None:
-        """Learns which versions are there; none if nobody answers. A server may be too busy to tell."""
+        """Updates `versions`. They become empty if the call fails, but stay if it only times out."""
         request = get_model_status_pb2.GetModelStatusRequest()
         request.model_spec.name = self.address.model
         try:
@@ -142,14 +169,14 @@ class Replica:
             status.version: ServedVersion(status.state == State.AVAILABLE, status.status.error_message)
             for status in response.model_version_status
         }
-        # What was refused or proved is asked again if the version comes back as another one.
+        # A version that was gone is checked again if it comes back, because it may be another one.
         gone = {number for number in (*self.refused, *self.proved) if number not in self.versions}
         for number in gone:
             self.refused.pop(number, None)
             self.proved.discard(number)
 
     async def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         await self._channel.close()
 
     def _fill(self, spec: Any, version: int) -> None:

@@ -1,8 +1,7 @@
-"""The parameters of a search over partitions: their defaults, their ranges, and what a signature has of them.
+"""The parameters of a search over partitions: their defaults, their ranges, and those of each signature.
 
-Names, ranges and sentences are those of a retriever's own signatures (`xtr_tf/retriever/request.py`). What
-partitions check themselves (`k_prime`, `leaves`, `languages`, `filter`) is left to them. Knows nothing of
-servers.
+Names, ranges and messages are the same as in a retriever's own signatures (`xtr_tf/retriever/request.py`).
+Partitions check `k_prime`, `leaves`, `languages` and `filter` themselves. Knows nothing of servers.
 """
 
 from __future__ import annotations
@@ -20,30 +19,33 @@ from xtr_tf.config.retrieval import IMPUTATIONS, MAX_TOP_K, TOKEN_WEIGHTS
 from xtr_tf.scoring.merging import Scoring
 
 SIGNATURES = ("serving_default", "search", "explain")
-#: Said of a request by its callers, and of a server by `--partial`.
+#: Values of the request parameter `partial` and of the server option `--partial`.
 PARTIAL = ("refuse", "allow")
-#: Parameters that partitions are asked with.
+#: Parameters that are passed to partitions.
 OF_PARTITIONS = ("k_prime", "leaves", "languages", "filter")
 _PARAMETERS = (*OF_PARTITIONS, "top_k", "imputation", "constant", "token_weights", "min_score")
 _OUTPUTS = (
     *("document_ids", "scores", "titles", "languages", "texts", "fields", "query_pieces", "retrieved"),
     *("token_scores", "document_pieces", "starts", "limits", "weights"),
 )
-# Parameters that cannot be merged, and the value with which they change nothing.
+# Parameters that cannot be merged, and the values with which they have no effect.
 _NEUTRAL = {"rescore": 0, "alpha": 0}
 _MISSING = "missing_partitions"
 _FEW = 1 << 16
 
 
 def collection_signatures(definitions: Mapping[str, Any], partial: str) -> dict[str, Any]:
-    """The `SignatureDef`s of a collection, from those of its partitions' models.
+    """Makes the `SignatureDef`s of a collection from those of its partitions' models.
 
     Args:
-        definitions: Of a partition's model, by name.
-        partial: What the server does without a partition, unless a request says otherwise.
+        definitions: `SignatureDef`s of the model of a partition, by name.
+        partial: Default of the parameter `partial`: `refuse` or `allow`.
+
+    Returns:
+        The `SignatureDef`s of the collection, by name.
 
     Raises:
-        RequestError: The models lack a signature, or their defaults ask for what cannot be merged.
+        RequestError: The models lack a signature, or have a default that cannot be merged.
     """
     needed = {*SIGNATURES, "encode_query", "search_vectors_tokens", "look_up"}
     if lacking := sorted(needed - definitions.keys()):
@@ -82,12 +84,12 @@ def _of_collection(name: str, definition: Any, partial: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class SearchRequest:
-    """Some queries, and how each is to be answered.
+    """Some queries with their parameters.
 
     Attributes:
         queries: `[queries]` bytes.
-        parameters: By name, `[queries]` each.
-        takes_blank: Whether a query without text finds nothing, rather than being refused.
+        parameters: Values by name, `[queries]` each.
+        takes_blank: Whether a query without text finds nothing instead of being refused.
     """
 
     queries: np.ndarray
@@ -98,15 +100,18 @@ class SearchRequest:
     def read(
         cls, signature: str, inputs: Mapping[str, np.ndarray], defaults: Mapping[str, np.ndarray]
     ) -> SearchRequest:
-        """Checks a call.
+        """Makes a request from a call, and checks its parameters.
 
         Args:
-            signature: Its name.
-            inputs: Of the right types and shapes.
-            defaults: What is not given.
+            signature: Name of the signature.
+            inputs: Inputs by name, with correct types and shapes.
+            defaults: Values of parameters that are not given, by name.
+
+        Returns:
+            The request.
 
         Raises:
-            RequestError: INVALID_ARGUMENT.
+            RequestError: INVALID_ARGUMENT, if a parameter has the wrong length or is out of range.
         """
         queries = inputs["query"]
         given = {**defaults, **{name: array for name, array in inputs.items() if name != "query"}}
@@ -122,24 +127,34 @@ class SearchRequest:
 
     @property
     def may_be_partial(self) -> bool:
-        """Whether an answer without some partitions is wanted rather than none."""
+        """Whether the caller accepts an answer without some partitions."""
         return bool((self.parameters["partial"] == b"allow").all())
 
     @property
     def columns(self) -> int:
-        """Documents of the query that wants most."""
+        """Largest number of documents that a query asks for."""
         return int(self.parameters["top_k"].max(initial=0))
 
     def of_partitions(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """What partitions are asked with, for some of the queries."""
+        """Returns the parameters that are passed to partitions, for some of the queries.
+
+        Args:
+            rows: `[rows]` numbers of queries.
+
+        Returns:
+            Values by name, `[rows]` each.
+        """
         return {name: self.parameters[name][rows] for name in OF_PARTITIONS}
 
     def scoring(self, row: int, idf: np.ndarray | None) -> Scoring:
-        """How a query is scored.
+        """Returns how a query is scored.
 
         Args:
-            row: Which.
-            idf: `[tokens]`, what its tokens count for by how rare they are.
+            row: Number of the query.
+            idf: `[tokens]` weights of its tokens by their rarity, used if the query asks for `idf`.
+
+        Returns:
+            The parameters of scoring.
         """
         values = {name: array[row] for name, array in self.parameters.items()}
         return Scoring(
@@ -153,7 +168,15 @@ class SearchRequest:
 
 
 def default_values(definition: Any, partial: str) -> dict[str, np.ndarray]:
-    """What a collection's signature does not have to be given, by name."""
+    """Returns the default values of a collection's signature.
+
+    Args:
+        definition: `SignatureDef` of the signature.
+        partial: Default of the parameter `partial`.
+
+    Returns:
+        Values by parameter name.
+    """
     values = {
         name: to_array(tensor, _FEW) for name, tensor in definition.defaults.items() if name in _PARAMETERS
     }

@@ -1,8 +1,8 @@
 """From queries to the merged answer of all partitions.
 
-A query is encoded once, by any of them. All are asked for token hits by its vectors, which come as numbers,
-and those who hold winners for their names and for what an explanation shows. Knows nothing of wires, or of
-the states of versions.
+Any one partition encodes a query, once. All partitions are then searched with its vectors, and return token
+hits as numbers. Finally, the partitions of the best documents return their ids and texts, and the details of
+an explanation. Knows nothing of transport or of the states of versions.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from serving.server.status import Code, RequestError, invalid_argument
 from xtr_tf.scoring.merging import MergedHits, PartitionHits
 
 Arrays = dict[str, np.ndarray]
-#: Runs a call on a thread.
+#: Runs a function on a thread.
 OnThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 _OF_DOCUMENTS = ("document_ids", "titles", "languages", "texts", "fields")
 _OF_TOKENS = ("document_pieces", "starts", "limits")
 _EXPLAINED = ("retrieved", "token_scores", *_OF_TOKENS)
 _EMPTY = {"starts": -1, "limits": -1}
-# Of what is left of a deadline, how much encoding and searching may take: something must remain for an answer
-# without a partition that does not come.
+# Shares of the remaining time that encoding and searching may take. Some time must be left for an answer
+# without a partition that does not respond.
 _SHARE_OF_ENCODING, _SHARE_OF_SEARCHING = 0.5, 0.8
 
 
 @dataclasses.dataclass(frozen=True)
 class _Encoded:
-    """Queries as vectors: `[queries, length, …]`, and which of them have text, `[found]` rows."""
+    """Queries as vectors `[queries, length, …]`, and the numbers of those with text, `[found]`."""
 
     encodings: np.ndarray
     mask: np.ndarray
@@ -46,14 +46,14 @@ class _Encoded:
 
 
 class CollectionSearch:
-    """Answers requests with a version of all partitions.
+    """Answers requests with one version of all partitions.
 
     Args:
-        partitions: All of them, in the order of their documents.
-        version: The version that every call asks for.
+        partitions: All partitions, in the order of their documents.
+        version: Version that every call names.
         has_idf: Whether the models know how rare pieces are.
-        on_thread: Where merging runs.
-        metrics: Where answers without a partition are counted.
+        on_thread: Runs the merging on a thread.
+        metrics: Metrics that count answers without a partition.
     """
 
     def __init__(
@@ -71,16 +71,19 @@ class CollectionSearch:
         self._metrics = metrics
 
     async def run(self, request: SearchRequest, outputs: Sequence[str], deadline: float) -> Arrays:
-        """Answers.
+        """Answers a request.
 
         Args:
-            request: What is asked.
-            outputs: Names of those to return.
-            deadline: Monotonic time until which an answer is of use.
+            request: Queries and parameters.
+            outputs: Names of the outputs to return.
+            deadline: Time by which the answer is needed, on the clock of `time.monotonic`.
+
+        Returns:
+            The outputs by name.
 
         Raises:
-            RequestError: A partition refused the request, or one did not answer and a partial answer is not
-                wanted, or none answered.
+            RequestError: A partition refused the request, one did not answer and the request does not allow a
+                partial answer, or none answered.
         """
         encoded = await self._encode(request, deadline)
         explained = not _is_disjoint(outputs, _EXPLAINED)
@@ -91,7 +94,7 @@ class CollectionSearch:
             lost = await self._name(merged, outputs, deadline, request.may_be_partial)
             if not lost:
                 break
-            # Winners that cannot be named give way to those of other partitions.
+            # Documents whose partition is lost are replaced by those of other partitions.
             missing |= lost
             found = {number: hits for number, hits in found.items() if number not in lost}
             self._check_some(found, encoded)
@@ -102,7 +105,7 @@ class CollectionSearch:
         return {name: answer[name] for name in outputs}
 
     async def _encode(self, request: SearchRequest, deadline: float) -> _Encoded:
-        """Asks the least busy partition, and others if it does not answer: all have the same encoder."""
+        """Encodes with the least busy partition, or another if it fails. All have the same encoder."""
         names = ["encodings", "mask", "pieces", *(["idf"] if self._has_idf else [])]
         if not self._has_idf and (request.parameters["token_weights"] != b"none").any():
             raise invalid_argument(
@@ -120,7 +123,7 @@ class CollectionSearch:
                     raise
                 failure = error
                 continue
-            # Only the end of the sequence: no text.
+            # A query without text has only the end-of-sequence token.
             blank = answer["mask"].sum(axis=1) <= 1
             if blank.any() and not request.takes_blank:
                 positions = np.flatnonzero(blank).tolist()
@@ -136,7 +139,7 @@ class CollectionSearch:
     async def _find(
         self, request: SearchRequest, encoded: _Encoded, explained: bool, deadline: float
     ) -> tuple[dict[int, Arrays], set[int]]:
-        """Token hits by partition, and the partitions that did not answer."""
+        """Returns the token hits by partition, and the partitions that did not answer."""
         if not len(encoded.rows):
             return {}, set()
         inputs = {
@@ -156,7 +159,7 @@ class CollectionSearch:
     async def _name(
         self, merged: _Merged, outputs: Sequence[str], deadline: float, may_be_partial: bool
     ) -> set[int]:
-        """Looks up winners where they are; returns the partitions that could not be asked."""
+        """Looks up the best documents in their partitions. Returns the partitions that did not answer."""
         names = [name for name in (*_OF_DOCUMENTS, *_OF_TOKENS) if name in outputs]
         answers, lost = await self._ask_all(
             *(merged.wanted(), "look_up", names, deadline - time.monotonic(), may_be_partial)
@@ -173,7 +176,7 @@ class CollectionSearch:
         seconds: float,
         may_be_partial: bool,
     ) -> tuple[dict[int, Arrays], set[int]]:
-        """Asks some partitions at once; without those that do not answer, if that is wanted."""
+        """Calls some partitions at the same time. If allowed, leaves out those that do not answer."""
         tasks = {
             number: asyncio.create_task(
                 self._partitions[number].ask(signature, asked, outputs, self._version, seconds)
@@ -201,7 +204,7 @@ class CollectionSearch:
 
 
 class _Merged:
-    """The rankings of a request, and its outputs as they become known."""
+    """The rankings of a request, and its outputs, which are filled step by step."""
 
     def __init__(
         self,
@@ -235,12 +238,12 @@ class _Merged:
             }
 
     def rank(self) -> None:
-        """Merges and ranks, one query after the other."""
+        """Merges and ranks one query after the other."""
         for place, row in enumerate(self._encoded.rows.tolist()):
             self._rank_query(place, row)
 
     def wanted(self) -> dict[int, Arrays]:
-        """What each partition that has winners is asked to look up."""
+        """Returns the documents and tokens that each partition with best documents must look up."""
         asked = {}
         for number in np.unique(self._owners[self._owners >= 0]).tolist():
             own = self._owners == number
@@ -251,7 +254,7 @@ class _Merged:
         return asked
 
     def fill_in(self, number: int, answer: Mapping[str, np.ndarray]) -> None:
-        """Takes what a partition knows of its winners."""
+        """Copies the values that a partition looked up into the outputs."""
         own = self._owners == number
         for name, values in answer.items():
             self.outputs[name][own] = values[own]

@@ -1,4 +1,4 @@
-"""A version of a collection, to the rest of the server a loaded model like any other."""
+"""A version of a collection. The rest of the server uses it like any loaded model."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from xtr_tf.runtime import Signature
 
 
 class CollectionSession:
-    """What a collection says of its own inputs and outputs.
+    """The signatures of a collection.
 
     Args:
         definitions: `SignatureDef`s of its partitions' models, by name.
-        partial: What the server does without a partition, unless a request says otherwise.
+        partial: Default of the parameter `partial`: `refuse` or `allow`.
+
+    Raises:
+        RequestError: The models lack a signature, or have a default that cannot be merged.
     """
 
     def __init__(self, definitions: Mapping[str, Any], partial: str) -> None:
@@ -32,17 +35,17 @@ class CollectionSession:
 
 
 class CollectionServable(Leased):
-    """A version that takes requests.
+    """A version that accepts requests.
 
     Args:
-        name: What requests call the collection.
-        version: Its version.
-        session: Its signatures.
-        search: Asks the partitions.
-        timeout_seconds: How long a request without a deadline may take.
+        name: Name of the collection in requests.
+        version: Number of the version.
+        session: Signatures of the collection.
+        search: Search over the partitions.
+        timeout_seconds: Timeout of requests in seconds. An earlier deadline of a request applies instead.
     """
 
-    #: Nothing waits here for a batch.
+    #: Number of waiting requests. Collections do not batch, so there are none.
     depth = 0
 
     def __init__(
@@ -61,7 +64,17 @@ class CollectionServable(Leased):
         self._timeout = timeout_seconds
 
     async def run(self, call: ModelCall) -> dict[str, np.ndarray]:
-        """Answers a checked call."""
+        """Answers a checked call.
+
+        Args:
+            call: The call.
+
+        Returns:
+            The outputs by name.
+
+        Raises:
+            RequestError: The request cannot be answered. See `SearchRequest.read` and `CollectionSearch.run`.
+        """
         request = SearchRequest.read(call.signature.name, call.inputs, self.session.defaults)
         latest = time.monotonic() + self._timeout
         deadline = latest if call.deadline is None else min(call.deadline, latest)
