@@ -35,7 +35,7 @@ from tfx_pipeline.config import QualitySettings, settings_from_json
 from tfx_pipeline.data.languages import LanguagePart, remarks, unspelt_share
 from tfx_pipeline.data.splits import Part, development_set
 from tfx_pipeline.provenance import code_version
-from tfx_pipeline.storage import local_input, local_output
+from tfx_pipeline.storage import local_files, local_input, local_output
 from tfx_pipeline.withdrawal import identity_of
 from xtr_tf.collections.dataset import Dataset
 from xtr_tf.evaluation.evaluator import EvaluationSettings, Evaluator
@@ -43,7 +43,7 @@ from xtr_tf.evaluation.exported_collection import ExportedCollection
 from xtr_tf.evaluation.exported_model import EXACT_DOCUMENTS, IndexModel
 from xtr_tf.evaluation.report.content import build_content
 from xtr_tf.evaluation.report.html import write_report
-from xtr_tf.model.folder import MANIFEST_FILE, TOKENIZER_FILE, read_manifest
+from xtr_tf.model.folder import MANIFEST_FILE, TOKENIZER_FILE, parse_manifest
 from xtr_tf.model.vocabulary import SentencePieceModel
 from xtr_tf.retriever.collection_file import COLLECTION_FILE
 
@@ -251,11 +251,12 @@ def _open(uri: str, name: str, stack: ExitStack) -> IndexModel:
 
 def _unspelt(model: Artifact, languages: Mapping[str, LanguagePart]) -> dict[str, float]:
     """Returns the share of each language that the model's vocabulary has no pieces for."""
-    with local_input(f"{model.uri}/{ENCODER_FOLDER}") as encoder:
-        if not (encoder / MANIFEST_FILE).is_file():  # an export of an earlier version
+    with local_files(f"{model.uri}/{ENCODER_FOLDER}", [MANIFEST_FILE, TOKENIZER_FILE]) as encoder:
+        manifest = encoder / MANIFEST_FILE
+        if not manifest.is_file():  # an export of an earlier version
             return {}
         vocabulary = SentencePieceModel.read(encoder / TOKENIZER_FILE)
-        lowercase = read_manifest(encoder).tokenizer.lowercase
+        lowercase = parse_manifest(manifest.read_text("utf-8"), str(manifest)).tokenizer.lowercase
     return {
         language: unspelt_share(part.sample, vocabulary, lowercase) for language, part in languages.items()
     }

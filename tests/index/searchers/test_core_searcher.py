@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tests.support.numbers import rounding
 from xtr_tf.index.searchers import core as core_searcher
+from xtr_tf.index.searchers import direct
 from xtr_tf.index.searchers.opening import searcher_from_index
 from xtr_tf.index.searchers.sharded import ShardedSearcher
 from xtr_tf.scoring.xtr import score_documents
@@ -31,7 +32,7 @@ def kept_vectors(make_index, vectors):
 @pytest.mark.parametrize("block", [16_384, 100])
 @pytest.mark.parametrize("k_prime", [1, 30, 200])
 def test_all_cells_give_the_exact_top_k(monkeypatch, make_index, kept_vectors, queries, k_prime, block):
-    monkeypatch.setattr(core_searcher, "_BLOCK", block)
+    monkeypatch.setattr(direct, "_BLOCK", block)
     ids, scores, valid, cutoffs = search(
         searcher_from_index(make_index(kind="core")), queries, k_prime, 10**6
     )
