@@ -1,6 +1,6 @@
 """The configuration of a pipeline: the sections and keys of its YAML file, and their validation.
 
-Imports neither TFX nor TensorFlow: reading, checking and showing a configuration needs neither.
+Imports neither TFX nor TensorFlow, so that a configuration can be read, checked and shown without them.
 """
 
 from __future__ import annotations

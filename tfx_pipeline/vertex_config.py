@@ -132,7 +132,7 @@ class VertexConfig:
             zone before it: `TZ=Europe/Berlin 0 3 * * *`.
         tasks: Machines and disks of tasks that need their own, by component, such as `IndexBuilder`.
         cpu_limit: Cores of the containers that build, export, evaluate or serve an index.
-        memory_gb: Memory of these containers in GB. They hold an index several times while they write one.
+        memory_gb: Memory of these containers in GB. They need several times the size of an index to write it.
     """
 
     project: str = ""

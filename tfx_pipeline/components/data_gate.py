@@ -61,7 +61,11 @@ class DataGateExecutor(SingleArtifacts, base_beam_executor.BaseBeamExecutor):
     """Runs all checks. If there are problems, logs all of them and raises an error with the first."""
 
     def run(self, inputs: Artifacts, outputs: Artifacts, properties: dict[str, Any]) -> None:
-        """Called by TFX."""
+        """Called by TFX.
+
+        Raises:
+            InputError: The data do not pass. The message has the first problem.
+        """
         settings = settings_from_json(GateSettings, properties["thresholds"])
         gate = outputs["gate"]
         splits = json.loads(properties.get("splits") or "[]") or _splits(inputs["training_examples"])

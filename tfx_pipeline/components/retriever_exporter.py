@@ -70,7 +70,11 @@ class RetrieverExporterExecutor(SingleArtifacts, base_executor.BaseExecutor):
     """Exports through the gate of `xtr_tf.retriever`. A model that fails it does not become an artifact."""
 
     def run(self, inputs: Artifacts, outputs: Artifacts, properties: dict[str, Any]) -> None:
-        """Called by TFX."""
+        """Called by TFX.
+
+        Raises:
+            InputError: A collection is needed, and BM25 is asked for, which collections do not have.
+        """
         defaults = settings_from_json(SearchDefaults, properties["defaults"])
         model = outputs["model"]
         with ExitStack() as stack:

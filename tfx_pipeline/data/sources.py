@@ -1,4 +1,4 @@
-"""The files that an input of the pipeline is read from, their content, and documents missing in judgements.
+"""The files that an input of the pipeline is read from, their content, and judged documents that are missing.
 
 Files are compared by content, not by time: a file that was only touched has not changed. Handles only local
 files. Imports neither TFX nor TensorFlow, so that these questions are answered before either starts.

@@ -1,4 +1,4 @@
-"""The terminal and the folder of a run: output goes to a log, and no other run uses the folder meanwhile.
+"""The terminal and the folder of a run: output goes to a log, and only one run uses the folder at a time.
 
 Python's loggers, `print`, and C++ output on the file descriptors all go to the log. The user sees only the
 console that `quiet` yields. Knows nothing of TFX.

@@ -3,7 +3,8 @@
 A record is a `tf.train.Example` with the bytes features `id` and `language`, and the int64 feature
 `query_tokens` of `query_length` ids. Positives have, document after document, `positive_tokens`
 (`document_length` ids each), `positive_keys` (6 int32 each, see `TextBatch`) and the float feature
-`positive_scores`. Negatives have the same with `negative_`. The TFX pipeline's Transform writes them.
+`positive_scores`. Negatives have the same with `negative_`. The TFX pipeline's Transform and
+`tokenizing.py` write them.
 """
 
 from __future__ import annotations
