@@ -1,7 +1,7 @@
-"""Is an answer the exporter's answer? Names, ids and texts must be; scores and vectors within their rounding.
+"""Decides whether an answer is the exporter's. Names, ids and texts must be equal, scores and vectors close.
 
-How far that reaches is in the case, where the exporter wrote what it had measured; nothing is tuned here.
-Needs no TensorFlow. Every function returns what is wrong as phrases, none if everything is right.
+The tolerances are in the case, as the exporter measured them; nothing is tuned here. Needs no TensorFlow.
+Every function returns the problems as phrases, and none if everything is right.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from xtr_tf.scoring.rankings import ranking_problems
 
 Answer = Mapping[str, np.ndarray]
 
-# Outputs of a ranking that are not one entry per document.
+# Outputs of a ranking that do not have one entry per document.
 _NOT_PER_DOCUMENT = ("scores", "document_ids", "query_pieces", "weights")
 # Outputs of an explanation that depend on which token of a document matched, if any was retrieved.
 _OF_A_MATCH = ("document_pieces", "starts", "limits")
 
 
 def differences(case: ReferenceCase, answer: Answer) -> list[str]:
-    """Returns how `answer` differs from the case's, beyond rounding.
+    """Returns how `answer` differs from the recorded one, apart from rounding.
 
-    Documents may change places, and tokens at the cut-off of a query token may be others, where their scores
-    are within the case's tolerance.
+    If their scores are within the tolerance of the case, documents may swap places, and other tokens may be
+    at the cut-off of a query token.
 
     Args:
         case: A request with its recorded answer and tolerance.
-        answer: What the model answered now.
+        answer: The current answer of the model.
 
     Returns:
-        A phrase per difference; none if the answers agree.
+        One phrase per difference; none if the answers agree.
     """
     missing = sorted(case.outputs.keys() - answer.keys())
     if missing:
@@ -48,7 +48,7 @@ def differences(case: ReferenceCase, answer: Answer) -> list[str]:
     ]
 
 
-# What larger batches fill an answer up with, where it is not an empty string, False or 0.
+# Padding of answers in larger batches, if it is not an empty string, False or 0.
 _PADDING = {
     **{"scores": -np.inf, "xtr_scores": -np.inf},
     **dict.fromkeys(("starts", "limits", "documents", "ordinals"), -1),
@@ -56,9 +56,10 @@ _PADDING = {
 
 
 def without_padding(case: ReferenceCase, answer: Answer) -> dict[str, np.ndarray]:
-    """Cuts what a larger batch added to an answer: padding up to its longest text and its largest `top_k`.
+    """Removes the padding of a larger batch from an answer, up to its longest text and its largest `top_k`.
 
-    An array with anything else there is left as it is, and differs from the case's by its shape.
+    An array with other values in the place of padding is not changed. Its shape then differs from that in the
+    case.
 
     Args:
         case: A request with its recorded answer.
@@ -77,7 +78,7 @@ def without_padding(case: ReferenceCase, answer: Answer) -> dict[str, np.ndarray
         beyond = np.ones(array.shape, bool)
         beyond[inside] = False
         empty = b"" if array.dtype.kind == "O" else _PADDING.get(name, 0)
-        # Behind the mask, an encoder's vectors may be anything.
+        # Where the mask is false, the vectors of an encoder may have any values.
         if name == "encodings" or bool(np.all(array[beyond] == empty)):
             cut[name] = array[inside]
     return cut
@@ -130,7 +131,7 @@ def _compare_rankings(case: ReferenceCase, answer: Answer) -> list[str]:
         return problems
     names = [name for name in expected if name not in _NOT_PER_DOCUMENT]
     for query in range(len(expected["scores"])):
-        # Where nothing more could be asked for, it may be as good as the last document.
+        # If no more documents could be requested, the next one may be as good as the last.
         beyond = expected["scores"][query, -1] if case.beyond is None else case.beyond[query]
         places = _places_of_same_documents(query, expected, answer, beyond, tolerances["scores"])
         if places is None:
@@ -138,7 +139,7 @@ def _compare_rankings(case: ReferenceCase, answer: Answer) -> list[str]:
             continue
         left = {name: expected[name][query][places[0]] for name in names}
         right = {name: answer[name][query][places[1]] for name in names}
-        # Where a token is at the cut-off, it is retrieved or not; its score is the same as what is imputed.
+        # A token at the cut-off may be retrieved or not. Its score equals the imputed one.
         at_cutoff = left["retrieved"] != right["retrieved"] if "retrieved" in names else False
         contested = False if case.contested is None else case.contested[query][places[0]]
         for name in names:
@@ -152,9 +153,9 @@ def _compare_rankings(case: ReferenceCase, answer: Answer) -> list[str]:
 def _places_of_same_documents(
     query: int, expected: Answer, answer: Answer, beyond: float, tolerance: float
 ) -> tuple[list[int], list[int]] | None:
-    """Where the same documents are in both rankings, or None if one moved further than its score may.
+    """Returns the places of the same documents in both rankings, or None if one moved too far for its score.
 
-    A document that the expected ranking does not have is the one `beyond` its end, as good as its last one.
+    A document that is not in the expected ranking is taken to be the one `beyond` its end, with that score.
     """
     scores = expected["scores"][query].tolist()
     place_of = {identifier: place for place, identifier in enumerate(expected["document_ids"][query])}
@@ -165,7 +166,7 @@ def _places_of_same_documents(
             place_of[identifier] = len(scores)
             scores.append(float(beyond))
         ordinals.append(place_of.get(identifier, -1))
-    # Each of two scores may be off, so that their difference may be off by twice as much.
+    # Each of two scores may be off by the tolerance, so their difference may be off by twice as much.
     if ranking_problems(scores, ordinals, 2 * tolerance):
         return None
     found = [place for place, ordinal in enumerate(ordinals) if ordinal >= 0]
@@ -186,14 +187,14 @@ def _compare_hits(case: ReferenceCase, answer: Answer) -> list[str]:
     ]
     if problems:
         return problems
-    # Models of before know no ordinals.
+    # Older models have no ordinals.
     names = [name for name in ("document_ids", "titles", "languages", "ordinals") if name in expected]
     for query, position in np.argwhere(expected["mask"]):
         cutoff = float(expected["cutoffs"][query, position])
         left, right = (_hits(found, query, position, names) for found in (expected, answer))
         wrong = 0
         for token in left.keys() | right.keys():
-            # A token that only one of them retrieved must be as good as the last one retrieved.
+            # A token that only one of them retrieved must be as good as the last retrieved token.
             score, document = left.get(token, (cutoff, None))
             other_score, other_document = right.get(token, (cutoff, None))
             in_both = token in left and token in right
@@ -208,7 +209,7 @@ def _compare_hits(case: ReferenceCase, answer: Answer) -> list[str]:
 def _hits(
     answer: Answer, query: int, position: int, names: Sequence[str]
 ) -> dict[int, tuple[float, tuple[bytes, ...]]]:
-    """`{token: (score, what its document is called)}` of a query token; none if documents are missing."""
+    """Returns `{token: (score, names of its document)}` of a query token; empty if a document is missing."""
     called = list(zip(*(answer[name][query] for name in names), strict=True))
     documents = answer["documents"][query, position]
     if documents.size and not -1 <= documents.min() <= documents.max() < len(called):

@@ -1,4 +1,4 @@
-"""From directories to a retriever: encoder, token vectors and index, proved to belong together."""
+"""From directories to a retriever: loads encoder, token vectors and index, which must belong together."""
 
 from __future__ import annotations
 
@@ -34,7 +34,12 @@ from xtr_tf.vectors.store import TokenVectors
 
 @dataclasses.dataclass(frozen=True)
 class Assembly:
-    """A retriever, and the card that says what it was made of."""
+    """A retriever and its model card.
+
+    Attributes:
+        retriever: The retriever.
+        card: The model card, which describes its parts.
+    """
 
     retriever: Retriever
     card: ModelCard
@@ -49,24 +54,24 @@ def assemble_retriever(
     keep_spans: bool = True,
     metrics: Mapping[str, float] | None = None,
 ) -> Assembly:
-    """Loads what a retriever consists of.
+    """Loads the parts of a retriever.
 
     Args:
-        encoder_directory: Encodes queries.
-        vectors_directory: Token vectors of the corpus; gives documents, pieces and spans.
+        encoder_directory: Directory of the encoder, for queries.
+        vectors_directory: Token vectors of the corpus, with its documents, pieces and spans.
         index_directory: The index of these vectors.
-        defaults: Parameters of requests that name none.
-        store_text: What the model returns of the texts: `none`, a `snippet` of up to 300 characters where the
-            query matched, or `full`. For snippets it carries texts up to their last token in the index, or
-            only their beginnings without spans.
-        keep_spans: Whether it carries pieces and spans of tokens, 12 bytes each, for explanations.
+        defaults: Default parameters of requests.
+        store_text: Which texts the model returns: `none`, a `snippet` of up to 300 characters where the query
+            matched, or `full`. For snippets, it stores texts up to their last token in the index, or only
+            their beginnings without spans.
+        keep_spans: Whether to store the pieces and spans of tokens for explanations, 12 bytes per token.
         metrics: Measured quality, for the card.
 
     Returns:
-        The retriever, and a model card that says what it was made of.
+        The retriever, and a model card that describes its parts.
 
     Raises:
-        InputError: The parts were not made by or for one another.
+        InputError: If the parts do not belong together.
 
     Example:
         >>> assembly = assemble_retriever("models/mxtr_tiny", "out/work/vectors", "out/work/index")
@@ -92,19 +97,27 @@ def assemble(
     metrics: Mapping[str, float] | None = None,
     partition: Partition | None = None,
 ) -> Assembly:
-    """Puts together what is loaded already; see `assemble_retriever`.
+    """Assembles a retriever from loaded parts. See `assemble_retriever`.
 
     Args:
-        manifest: Of the encoder's directory.
-        encoder: The encoder, as it lies there.
+        manifest: Manifest of the encoder's directory.
+        encoder: The encoder in that directory.
         tokenizer: Its tokenizer.
         corpus: Token vectors of the corpus.
         index: The index of these vectors.
-        defaults: As there.
-        store_text: As there.
-        keep_spans: As there.
-        metrics: As there.
-        partition: Which documents and tokens to take; all if None, if one model can hold them.
+        defaults: As for `assemble_retriever`.
+        store_text: As for `assemble_retriever`.
+        keep_spans: As for `assemble_retriever`.
+        metrics: As for `assemble_retriever`.
+        partition: The documents and tokens to use. If None, all of them, which one model must be able to
+            hold.
+
+    Returns:
+        The retriever, and a model card that describes its parts.
+
+    Raises:
+        InputError: If the parts do not belong together, if `store_text` is unknown, or if one model cannot
+            hold all documents.
     """
     check_origin(manifest.fingerprint, corpus, index)
     require(store_text in STORE_TEXT, f"`store_text` must be one of {', '.join(STORE_TEXT)}.", store_text)
@@ -130,7 +143,7 @@ def assemble(
             _own_frequencies(corpus, part) if partition else None,
         ),
         identity := _identity(manifest.fingerprint, index, records),
-        # A merged search has no BM25: statistics would be those of the partition.
+        # A merged search has no BM25, because the statistics would be those of the partition.
         None if partition else _lexical_part(index),
     )
     card = ModelCard(
@@ -161,7 +174,7 @@ def _for_snippets(record: DocumentRecord, limit: int) -> DocumentRecord:
 
 
 def _last_limits(corpus: TokenVectors, part: Partition) -> np.ndarray:
-    """`[documents]`, where the last token of each ends; 0 for those without tokens."""
+    """Returns `[documents]`, the end of the last token of each; 0 for documents without tokens."""
     limits = corpus.of_tokens("spans", part.tokens.start, part.tokens.stop)[:, 1]
     starts = part.document_offsets - part.tokens.start
     has_tokens = np.diff(starts) > 0
@@ -181,7 +194,7 @@ def _own_frequencies(corpus: TokenVectors, part: Partition) -> PieceFrequencies:
 
 
 def _identity(encoder: str, index: TokenIndex, records: Sequence[DocumentRecord]) -> Identity:
-    """Fingerprints of what was trained, and of documents with their tokens."""
+    """Returns fingerprints of the trained parts, and of the documents with their tokens."""
     files = {name: digest for name, (_, digest) in index.manifest.files.items()}
     trained = {name: files.get(f"{name}.npy") for name in TRAINED}
     documents = [(record.id, record.content_hash) for record in records]
@@ -216,15 +229,15 @@ def _lexical_part(index: TokenIndex) -> LexicalPart | None:
 
 
 def check_origin(fingerprint: str, corpus: TokenVectors, index: TokenIndex) -> None:
-    """Checks that vectors and index come from the same encoder.
+    """Checks that token vectors and index come from the same encoder.
 
     Args:
-        fingerprint: Of the encoder.
+        fingerprint: Fingerprint of the encoder.
         corpus: The token vectors.
         index: Their index.
 
     Raises:
-        InputError: They do not, or the index is of other vectors.
+        InputError: If they come from another encoder, or if the index was built from other vectors.
     """
     made_by = {
         "encoder": fingerprint,
@@ -245,7 +258,7 @@ def check_origin(fingerprint: str, corpus: TokenVectors, index: TokenIndex) -> N
 
 
 def _describe_corpus(records: Sequence[DocumentRecord], num_tokens: int) -> dict[str, Any]:
-    """Size, languages, and a hash that is the same exactly for the same documents in the same order."""
+    """Returns size, languages, and a hash that is equal only for the same documents in the same order."""
     digest = hashlib.sha256()
     languages: dict[str, int] = {}
     for record in records:

@@ -1,7 +1,7 @@
-"""From documents to a retriever in one work folder: encode, index, assemble.
+"""From documents to an index in one work folder: encodes and indexes them.
 
-The order of the steps, and what of an interrupted build is kept; each step is its own room's. What is
-built is the same whether a command or a Python program asks for it.
+Knows the order of the steps, and what is kept of an interrupted build. Each step belongs to its own package.
+The result is the same for a command and for a Python program.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BuiltIndex:
     Attributes:
         vectors: The token vectors.
         index: Their index.
-        encoding: What encoding did.
+        encoding: The report of the encoding.
     """
 
     vectors: TokenVectors
@@ -54,26 +54,26 @@ def build_parts(
     index_in_parts: bool = False,
     strict: bool = False,
 ) -> BuiltIndex:
-    """Encodes and indexes a corpus; called again after an interruption, it continues.
+    """Encodes and indexes a corpus. If it is called again after an interruption, it continues.
 
     Args:
         corpus: A path that `CorpusReader` reads, or documents.
-        model: An encoder's directory.
-        work: Folder for `vectors` and `index`, made if need be.
-        encoding: How to split, store and prune.
-        index: The kind of index and its parameters.
-        language: Of documents of a path that do not name one.
-        shard_characters: Text of a shard, which is the unit of work.
-        reuse: An earlier directory of vectors to copy unchanged ones from.
-        runner: What encodes the shards.
+        model: The directory of an encoder.
+        work: Folder for `vectors` and `index`, created if it does not exist.
+        encoding: How to split, store and prune; the default configuration if None.
+        index: The kind of index and its parameters; the default configuration if None.
+        language: Language of documents that name none, if `corpus` is a path.
+        shard_characters: Characters per shard, which is the unit of work.
+        reuse: An earlier directory of vectors. Vectors of unchanged texts are copied from it.
+        runner: The runner that encodes the shards.
         index_in_parts: Whether the runner also indexes, shard by shard.
-        strict: Whether a corpus with records that are not documents is refused.
+        strict: Whether to refuse a corpus with records that are not documents.
 
     Returns:
         The opened vectors and index, and the report of the encoding.
 
     Raises:
-        InputError: If anything given cannot be used; what was finished is kept.
+        InputError: If an argument cannot be used. Finished work is kept.
 
     Example:
         >>> built = build_parts("examples/atlas", "models/mxtr_tiny", "out/work")
@@ -102,7 +102,7 @@ def build_parts(
 
 
 def _finished(folder: Path, vectors: TokenVectors, config: IndexConfig) -> TokenIndex | None:
-    """The index that an earlier run finished, if it is the one to be built."""
+    """Returns the index that an earlier run finished, if it is the one to build."""
     try:
         index = TokenIndex.open(folder)
     except InputError:

@@ -1,7 +1,7 @@
-"""`collection.json`: which versions of which partitions answer together as one index.
+"""`collection.json`: which versions of which partitions are searched together as one index.
 
-Written last, when every partition is there, and replaced at once: who reads it never sees half a collection.
-Needs no TensorFlow; servers read it.
+It is written last, when every partition exists, and replaced atomically. So a reader never sees half a
+collection. Needs no TensorFlow, because servers read it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xtr_tf.errors import InputError
 from xtr_tf.files import write_atomically
 
 COLLECTION_FILE = "collection.json"
-#: Folder with a copy of the file of every version; a rollback copies one of them back.
+#: Folder with a copy of the file for every version. A rollback copies one of them back.
 HISTORY = "collections"
 FORMAT = "xtr-collection"
 FORM = 1
@@ -26,12 +26,12 @@ class PartitionEntry:
     """One partition.
 
     Attributes:
-        path: Its model's base directory, next to the file.
-        version: The version that belongs to the collection.
-        fingerprint: Of its documents and their tokens; no two partitions have the same.
-        documents: How many.
-        tokens: How many.
-        languages: Documents by language.
+        path: Base directory of its model, next to the file.
+        version: Its version in the collection.
+        fingerprint: Fingerprint of its documents and their tokens. No two partitions have the same.
+        documents: Number of documents.
+        tokens: Number of tokens.
+        languages: Number of documents by language.
     """
 
     path: str
@@ -44,13 +44,13 @@ class PartitionEntry:
 
 @dataclasses.dataclass(frozen=True)
 class Collection:
-    """Partitions that answer together, in the order of their documents.
+    """Partitions that are searched together, in the order of their documents.
 
     Attributes:
-        version: Its number, which is that of all its partitions.
+        version: Its version number, which all of its partitions have.
         encoder: Fingerprint of the encoder of all partitions.
         quantizer: Fingerprint of their leaves and codebooks.
-        partitions: In the order of the corpus.
+        partitions: The partitions, in the order of the corpus.
     """
 
     version: int
@@ -60,24 +60,24 @@ class Collection:
 
     @property
     def documents(self) -> int:
-        """Documents of all partitions."""
+        """Number of documents in all partitions."""
         return sum(partition.documents for partition in self.partitions)
 
     @property
     def tokens(self) -> int:
-        """Tokens of all partitions."""
+        """Number of tokens in all partitions."""
         return sum(partition.tokens for partition in self.partitions)
 
     @property
     def languages(self) -> dict[str, int]:
-        """Documents of all partitions by language."""
+        """Number of documents in all partitions, by language."""
         names = sorted({name for partition in self.partitions for name in partition.languages})
         return {
             name: sum(partition.languages.get(name, 0) for partition in self.partitions) for name in names
         }
 
     def to_json(self) -> bytes:
-        """What the file holds."""
+        """Returns the content of the file."""
         content = {
             "format": FORMAT,
             "form": FORM,
@@ -89,7 +89,14 @@ class Collection:
         return json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n"
 
     def write(self, base: Path) -> Path:
-        """Writes a copy for later, and then the file itself, whole or not at all."""
+        """Writes a copy for later, and then the file itself, each completely or not at all.
+
+        Args:
+            base: Folder of the collection.
+
+        Returns:
+            The path of the file.
+        """
         text = self.to_json()
         (base / HISTORY).mkdir(exist_ok=True)
         for path in (base / HISTORY / f"{self.version}.json", base / COLLECTION_FILE):
@@ -100,8 +107,14 @@ class Collection:
 def read_collection(path: Path) -> Collection:
     """Reads the file.
 
+    Args:
+        path: Path of the file.
+
+    Returns:
+        The collection.
+
     Raises:
-        InputError: There is none, or it is no collection's, or names a partition twice.
+        InputError: If it does not exist, is not a collection, or has a partition twice.
     """
     if not path.is_file():
         raise InputError(
@@ -112,14 +125,17 @@ def read_collection(path: Path) -> Collection:
 
 
 def parse_collection(text: bytes, path: str) -> Collection:
-    """Reads the content of a file.
+    """Parses the content of a file.
 
     Args:
         text: The content.
-        path: Where it lies, for messages.
+        path: Path of the file, for messages.
+
+    Returns:
+        The collection.
 
     Raises:
-        InputError: It is no collection's, or names a partition twice.
+        InputError: If it is not a collection, or has a partition twice.
     """
     try:
         content = json.loads(text)

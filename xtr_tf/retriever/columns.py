@@ -1,7 +1,7 @@
-"""The fields of documents as columns, and which documents a condition on one of them lets pass.
+"""The fields of documents as columns, and which documents meet a condition on one of them.
 
-Kept in variables: texts as numbers of a dictionary, numbers as they are. A document without a value passes no
-condition but `!=`. Knows nothing of how conditions are written (`filters.py`).
+Columns are stored in variables: texts as numbers in a dictionary, numbers as they are. A document without a
+value meets no condition except `!=`. Knows nothing about how conditions are written (`filters.py`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Condition:
 
     Attributes:
         operator: Scalar string, one of `OPERATORS`.
-        values: `[any]` strings, of which one must match.
-        prefixes: `[any]` bool, which of them are only the beginning of what they match.
+        values: `[any]` strings, one of which must match.
+        prefixes: `[any]` bool, which of them match every text that begins with them.
     """
 
     operator: tf.Tensor
@@ -35,28 +35,35 @@ class Condition:
 class Column(tf.Module, abc.ABC):
     """The values of one field."""
 
-    #: Operators that it knows.
+    #: The supported operators.
     operators: tuple[str, ...]
-    #: What all of a condition's values must look like, as a regular expression; "" for anything.
+    #: A regular expression that all values of a condition must match; "" for any values.
     pattern = ""
     description = ""
 
     @abc.abstractmethod
     def allows(self, condition: Condition) -> tf.Tensor:
-        """`[documents]` bool: where the condition holds; it has been checked."""
+        """Returns where a condition holds.
+
+        Args:
+            condition: A condition that has been checked.
+
+        Returns:
+            `[documents]` bool.
+        """
 
     @property
     def num_bytes(self) -> int:
-        """Of all arrays; texts by their length."""
+        """Size of all arrays in bytes. Texts count by their length."""
         return sum(_bytes_of(variable) for variable in self.variables)
 
 
 class KeywordColumn(Column):
-    """A text, or any number of them, per document.
+    """One text per document, or any number of them.
 
     Args:
         values: A list of texts for each document.
-        name: Of the field.
+        name: Name of the field.
     """
 
     operators = ("=", "!=")
@@ -82,7 +89,14 @@ class KeywordColumn(Column):
             self.owners = tf.Variable(owners, trainable=False, name=f"{name}_owners")
 
     def allows(self, condition: Condition) -> tf.Tensor:
-        """`[documents]` bool: where one of the texts is one of the condition's."""
+        """Returns where one of the document's texts is one of the condition's.
+
+        Args:
+            condition: A condition that has been checked.
+
+        Returns:
+            `[documents]` bool, inverted for `!=`.
+        """
         names, values = self.names[:, tf.newaxis], condition.values[tf.newaxis, :]
         lengths = tf.where(condition.prefixes, tf.strings.length(condition.values), 1 << 30)
         shown = tf.broadcast_to(names, [tf.shape(names)[0], tf.size(condition.values)])
@@ -102,12 +116,12 @@ class KeywordColumn(Column):
 
 
 class NumberColumn(Column):
-    """A number per document: int64, float32, or a truth.
+    """One number per document: int64, float32 or a truth value.
 
     Args:
         values: A number for each document, or None.
         kind: `int`, `float` or `bool`.
-        name: Of the field.
+        name: Name of the field.
     """
 
     operators = OPERATORS
@@ -128,7 +142,14 @@ class NumberColumn(Column):
         self.present = tf.Variable(present, trainable=False, name=f"{name}_present")
 
     def allows(self, condition: Condition) -> tf.Tensor:
-        """`[documents]` bool: where the number is one of the condition's, or above or below the first."""
+        """Returns where the number is one of the condition's, or above or below the first of them.
+
+        Args:
+            condition: A condition that has been checked.
+
+        Returns:
+            `[documents]` bool.
+        """
         texts = condition.values
         if self._kind == "bool":
             texts = tf.where(texts == "true", "1", tf.where(texts == "false", "0", texts))
@@ -150,14 +171,14 @@ class NumberColumn(Column):
 
 
 def make_columns(records: Sequence[Mapping[str, Any]], fields: Mapping[str, str]) -> dict[str, Column]:
-    """The columns of some fields.
+    """Creates the columns of some fields.
 
     Args:
-        records: Values by field, a record per document; what is absent is left out.
-        fields: Types by name.
+        records: Values by field, one record per document. Absent values are left out.
+        fields: Types by field name.
 
     Returns:
-        Columns by the names of fields.
+        Columns by field name.
     """
     columns: dict[str, Column] = {}
     for name, kind in fields.items():

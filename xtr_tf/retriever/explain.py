@@ -1,6 +1,6 @@
-"""The signature that says why: which token of a document answered which token of the query.
+"""The signature that explains a result: which token of a document answered which token of the query.
 
-Knows nothing of how tokens were retrieved or of how the scores are computed.
+Knows nothing about how tokens were retrieved or how scores are computed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,17 @@ from xtr_tf.scoring.token_hits import TokenHits
 
 
 def explain_signature(retriever: Retriever) -> dict[str, Any]:
-    """Returns `explain`."""
+    """Returns the signature `explain`, by name.
+
+    Args:
+        retriever: The retriever.
+
+    Returns:
+        A `tf.function` by name.
+    """
 
     def explain(query: tf.Tensor, request: SearchRequest) -> dict[str, tf.Tensor]:
-        # What is explained is the score of the tokens that were retrieved, which no rescoring changes.
+        # This explains the score of the retrieved tokens, which rescoring does not change.
         request = request._replace(rescore=tf.constant([0])).checked(tf.size(query))
         return _explain(retriever, query, request)
 
@@ -57,14 +64,14 @@ def describe_documents(
     query_mask: tf.Tensor,
     of_text: bool = True,
 ) -> dict[str, tf.Tensor]:
-    """What searches return of the documents that were found.
+    """Returns the outputs of searches for the documents that were found.
 
     Args:
-        retriever: Who found them.
+        retriever: The retriever that found them.
         ranked: The documents.
-        hits: Of the valid query tokens, for snippets.
-        query_mask: `[queries, length]` bool, which tokens are.
-        of_text: Whether queries came as text; there are both scores then.
+        hits: Hits of the valid query tokens, for snippets.
+        query_mask: `[queries, length]` bool, which positions are tokens.
+        of_text: Whether queries were given as text. There are then both scores, if the model has BM25.
 
     Returns:
         The outputs of a signature by name.
@@ -86,7 +93,7 @@ def _describe(retriever: Retriever, ranked: HybridDocuments, of_text: bool = Tru
 
 
 def _look_up_tokens(retriever: Retriever, tokens: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Pieces, starts and limits; -1 if the retriever does not know them."""
+    """Returns pieces, starts and limits; -1 if the retriever does not store them."""
     if retriever.tokens:
         return retriever.tokens.look_up(tokens)
     unknown = tf.fill(tf.shape(tokens), -1)
@@ -110,8 +117,8 @@ class Alignment(NamedTuple):
 
     Attributes:
         tokens: int32 token ordinals, -1 where nothing was retrieved.
-        scores: float32 similarities; where nothing was retrieved, what was imputed.
-        retrieved: bool.
+        scores: float32 similarities; m_i where nothing was retrieved.
+        retrieved: bool, whether something was retrieved.
     """
 
     tokens: tf.Tensor
@@ -126,17 +133,17 @@ def align(
     document_of_token: tf.Tensor,
     ordinals: tf.Tensor,
 ) -> Alignment:
-    """Aligns query tokens with the tokens that they retrieved of some documents.
+    """Aligns query tokens with the tokens of some documents that they retrieved.
 
-    One query token is looked at after the other, so that memory is bounded by
-    documents times hits of a row.
+    Query tokens are processed one by one, so that memory is bounded by the number of documents times the hits
+    of a row.
 
     Args:
-        hits: `[rows, columns]`, the valid query tokens of all queries.
-        missing: `[rows]` float32, the similarity imputed to what was not retrieved.
+        hits: `[rows, columns]`, hits of the valid query tokens of all queries.
+        missing: `[rows]` float32, m_i.
         query_mask: `[queries, length]` bool.
         document_of_token: `[tokens]` int32.
-        ordinals: `[queries, documents]` int32, -1 for none.
+        ordinals: `[queries, documents]` int32, -1 for no document.
 
     Returns:
         The alignment; zeros and -1 where `query_mask` is false.
@@ -172,7 +179,7 @@ def align(
 
     is_document = (ordinals >= 0)[:, :, tf.newaxis]
     return Alignment(
-        # Scattering fills with zeros, so that ordinals are shifted by one on the way.
+        # Scattering fills with zeros, so ordinals are shifted by one before it and back after it.
         tokens=spread(tf.where(retrieved, tokens + 1, 0)) - 1,
         scores=tf.where(is_document, spread(scores), 0.0),
         retrieved=spread(tf.cast(retrieved, tf.int32)) > 0,

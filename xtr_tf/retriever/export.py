@@ -1,4 +1,4 @@
-"""Writing a retriever as a SavedModel that was proved before anybody can see it."""
+"""Writes a retriever as a SavedModel, which is verified before it is published."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Export:
     """A published version.
 
     Attributes:
-        directory: Where it is.
-        report: What its gate found.
+        directory: Directory of the version.
+        report: Report of its gate.
     """
 
     directory: Path
@@ -43,21 +43,21 @@ def export_retriever(
 ) -> Export:
     """Writes `<base>/<version>/`, with warm-up requests, reference answers, a model card and checksums.
 
-    The version appears only after a fresh process that never imports Python TensorFlow has loaded it
-    and given the retriever's own answers on every signature, up to the rounding measured here.
+    The version is published only after a fresh process without Python TensorFlow has loaded it, and has
+    returned the answers of the retriever for every signature, up to the rounding measured here.
 
     Args:
-        retriever: What to export.
-        base: The model's base directory; its name is the model's name for servers.
-        card: What the version was made of.
-        version: Its number; the one after the largest in `base` if None.
+        retriever: The retriever to export.
+        base: Base directory of the model. Its name is the name of the model for servers.
+        card: The model card of the version.
+        version: Version number; one more than the largest in `base` if None.
         queries: Texts for warm-up and reference answers; titles of the corpus if None.
 
     Returns:
-        The version's directory, and what the gate measured.
+        The directory of the version, and the report of the gate.
 
     Raises:
-        InputError: The version exists, or the model did not pass; nothing is left behind.
+        InputError: If the version exists, or if the model did not pass. Nothing is left behind.
 
     Example:
         >>> export_retriever(assembly.retriever, "out/models", assembly.card).directory
@@ -90,7 +90,7 @@ _STAGES = ("trace the signatures and record answers", "save", "load in a fresh p
 
 
 def _told(progress: Tracked) -> Iterator[None]:
-    """Tells each stage when it begins."""
+    """Reports each stage when it begins."""
     for number, stage in enumerate(_STAGES):
         progress.update(done=number, note=stage)
         yield
@@ -104,12 +104,13 @@ def write_warm_up(directory: Path, model_name: str, cases: Iterable[ReferenceCas
     """Writes `assets.extra/tf_serving_warmup_requests`.
 
     Args:
-        directory: The version's directory.
-        model_name: Under which it will be served.
-        cases: Requests, of which those of `WARMED_UP` are taken; TensorFlow Serving allows 1,000.
+        directory: Directory of the version.
+        model_name: Name under which the model will be served.
+        cases: Requests. Only those of the signatures in `WARMED_UP` are used. TensorFlow Serving allows
+            1,000.
 
     Returns:
-        Whether it was written: not so without the package `tensorflow-serving-api`.
+        Whether it was written. Without the package `tensorflow-serving-api` it is not.
     """
     try:
         from tensorflow_serving.apis import predict_pb2, prediction_log_pb2

@@ -1,7 +1,7 @@
-"""One model per partition of an index, and `collection.json` next to them: all of it, or nothing.
+"""Exports one model per partition of an index, and `collection.json` next to them: all of it, or nothing.
 
-Encoder, leaves, codebooks and document frequencies are the same in all of them, so that their token hits can
-be merged to the answer of one index (`xtr_tf/scoring/merging.py`).
+All of them have the same encoder, leaves, codebooks and document frequencies. So their token hits can be
+merged into the result of one index (`xtr_tf/scoring/merging.py`).
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from xtr_tf.vectors.store import TokenVectors
 
 @dataclasses.dataclass(frozen=True)
 class PartitionExport:
-    """What the export of any partition must know; it may run in a process of its own.
+    """All that the export of a partition needs to know. It may run in its own process.
 
     Attributes:
-        encoder: The encoder's directory.
+        encoder: Directory of the encoder.
         vectors: Token vectors of the whole corpus.
         index: Their index.
-        count: Partitions in all.
-        defaults: Parameters of requests that name none.
-        store_text: What the models return of texts, as for `assemble`.
-        keep_spans: Whether they carry pieces and spans of tokens.
+        count: Number of all partitions.
+        defaults: Default parameters of requests.
+        store_text: Which texts the models return, as for `assemble`.
+        keep_spans: Whether they store pieces and spans of tokens.
     """
 
     encoder: str
@@ -56,7 +56,19 @@ class PartitionExport:
     keep_spans: bool = True
 
     def run(self, number: int, base: Path, version: int) -> PartitionEntry:
-        """Writes `<base>/<version>/` with one partition, if it passes the gate."""
+        """Writes `<base>/<version>/` with one partition, if it passes the gate.
+
+        Args:
+            number: Number of the partition, from 0.
+            base: Base directory of its model.
+            version: Version number.
+
+        Returns:
+            The entry of the partition in `collection.json`.
+
+        Raises:
+            InputError: If the partition cannot be exported.
+        """
         index = TokenIndex.open(self.index)
         assembly = assemble(
             read_manifest(Path(self.encoder)),
@@ -82,12 +94,12 @@ class PartitionExport:
 
 @dataclasses.dataclass(frozen=True)
 class ExportTask:
-    """The partitions of an export as a task for a runner, whose workers see the same folders.
+    """The partitions of an export as a task for a runner. Its workers must see the same folders.
 
     Attributes:
         job: What to export.
         staging: Folder for finished partitions.
-        version: Of all of them.
+        version: Version number of all partitions.
     """
 
     job: PartitionExport
@@ -95,10 +107,18 @@ class ExportTask:
     version: int
 
     def load(self) -> None:
-        """Nothing is shared: a model is several times the memory of what partitions have in common."""
+        """Loads nothing: a model takes several times the memory of the parts that partitions share."""
 
     def run(self, number: int, loaded: None) -> dict[str, int]:
-        """Makes sure that a partition is exported; it appears whole, with its entry."""
+        """Exports a partition, unless it exists. It appears when it is complete, with its entry.
+
+        Args:
+            number: Number of the partition, from 0.
+            loaded: Not used.
+
+        Returns:
+            `partitions_exported`, to be summed over partitions.
+        """
         final = self.folder(number)
         if not final.exists():
             with tempfile.TemporaryDirectory(dir=self.staging, prefix=".partition-") as work:
@@ -108,16 +128,16 @@ class ExportTask:
                 try:
                     base.rename(final)
                 except OSError:
-                    if not final.exists():  # else another worker was given the same partition, and was faster
+                    if not final.exists():  # otherwise another worker exported the same partition first
                         raise
         return {"partitions_exported": 1}
 
     def folder(self, number: int) -> Path:
-        """Where a partition lies when it is finished."""
+        """Returns the folder of a finished partition."""
         return Path(self.staging) / partition_name(number)
 
     def entry(self, number: int) -> PartitionEntry:
-        """What `collection.json` is to say of a finished partition."""
+        """Returns the entry of a finished partition for `collection.json`."""
         return PartitionEntry(**json.loads((self.folder(number) / _ENTRY_FILE).read_bytes()))
 
 
@@ -136,16 +156,17 @@ def export_partitions(
     Args:
         job: What to export.
         base: Folder of the collection.
-        version: Its number; the one after the largest of any partition if None.
-        processes: Partitions to export at the same time; each takes the memory of its model several times.
-        runner: What exports them instead, on workers that see the folders of `job` and `base`.
+        version: Version number; one more than the largest of any partition if None.
+        processes: Number of partitions to export at the same time. Each needs several times the memory of its
+            model.
+        runner: A runner to export them instead, whose workers see the folders of `job` and `base`.
 
     Returns:
-        What `collection.json` holds.
+        The content of `collection.json`.
 
     Raises:
-        InputError: What is given does not belong together, a partition would be empty or too large, the
-            version exists, or a partition did not pass the gate; nothing is left behind.
+        InputError: If the inputs do not belong together, a partition would be empty or too large, the version
+            exists, or a partition did not pass the gate. Nothing is left behind.
     """
     base = Path(base)
     manifest, index = read_manifest(Path(job.encoder)), TokenIndex.open(job.index)
@@ -172,7 +193,14 @@ def export_partitions(
 
 
 def partition_name(number: int) -> str:
-    """The folder of a partition's model, next to `collection.json`."""
+    """Returns the folder name of a partition's model, next to `collection.json`.
+
+    Args:
+        number: Number of the partition, from 0.
+
+    Returns:
+        The name.
+    """
     return f"partition-{number}"
 
 
@@ -180,7 +208,7 @@ def _run_all(task: ExportTask, numbers: Sequence[int], processes: int) -> Iterat
     if processes == 1:
         yield from (task.run(number, None) for number in numbers)
         return
-    # TensorFlow must not be forked once its threads run.
+    # TensorFlow must not be forked after its threads have started.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, context) as pool:
         yield from pool.map(task.run, numbers, [None] * len(numbers))
@@ -200,7 +228,7 @@ def _free_version(base: Path, version: int | None) -> int:
 
 @contextlib.contextmanager
 def _moved(folders: Sequence[Path], base: Path, version: int) -> Iterator[None]:
-    """Moves all versions to where servers look; takes them back if what follows fails."""
+    """Moves all versions to where servers look for them, and removes them again if what follows fails."""
     moved: list[Path] = []
     try:
         for folder in folders:

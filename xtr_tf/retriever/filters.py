@@ -1,17 +1,17 @@
-"""Filters: a small language for conditions on fields, parsed and answered inside the graph.
+"""Filters: a small language for conditions on fields, parsed and evaluated inside the graph.
 
-    filter  = clause ";" clause ...       all of them must hold; an empty filter lets every document pass
+    filter  = clause ";" clause ...       all of them must hold; an empty filter allows every document
     clause  = field operator value "|" value ...
     operator: = != for all fields, < <= > >= for numbers, with one value
 
-Texts are compared as they are, upper and lower case included; one that ends with `*` is the beginning of what
-it matches. Within a value, `%3B` stands for `;`, `%7C` for `|`, `%2A` for `*` and `%25` for `%`; spaces
-around fields, operators and values are ignored. A field of several texts is equal to a value if one of
-them is.
+The comparison of texts is case-sensitive. A value that ends with `*` matches every text that begins with it.
+Within a value, `%3B` stands for `;`, `%7C` for `|`, `%2A` for `*` and `%25` for `%`. Spaces around fields,
+operators and values are ignored. A field with several texts is equal to a value if one of them is.
 
     year>=2020;source=wiki|faq;tags!=draft;language=de
 
-Stock TensorFlow ops only, so that any client of TensorFlow Serving can send it. Knows nothing of searching.
+Uses only stock TensorFlow ops, so that any client of TensorFlow Serving can send filters. Knows nothing about
+searching.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ import tensorflow as tf
 
 from xtr_tf.retriever.columns import Column, Condition
 
-#: Bytes of a filter.
+#: Maximum number of bytes in a filter.
 MAX_LENGTH = 8192
 _CLAUSE = r"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=|!=|<=|>=|<|>)((?s:.*))"
 _MANY = 64
 
 
 class DocumentFilter(tf.Module):
-    """Says which documents a filter lets pass.
+    """Evaluates filters.
 
     Args:
-        columns: By field.
-        num_documents: Documents in all.
+        columns: Columns by field.
+        num_documents: Number of all documents.
     """
 
     def __init__(self, columns: Mapping[str, Column], num_documents: int) -> None:
@@ -42,7 +42,7 @@ class DocumentFilter(tf.Module):
         self._num_documents = num_documents
 
     def allowed(self, text: tf.Tensor) -> tf.Tensor:
-        """Which documents pass.
+        """Returns which documents meet a filter.
 
         Args:
             text: Scalar string, a filter.
@@ -51,8 +51,8 @@ class DocumentFilter(tf.Module):
             `[documents]` bool.
 
         Raises:
-            tf.errors.InvalidArgumentError: The filter cannot be understood; says where, and which fields
-                there are. Inside a graph when it runs.
+            tf.errors.InvalidArgumentError: If the filter is invalid. The message says where, and lists the
+                fields. Inside a graph, it is raised when the graph runs.
         """
         known = ", ".join(sorted(self.columns)) or "none"
         short = tf.debugging.Assert(
@@ -63,7 +63,7 @@ class DocumentFilter(tf.Module):
             clauses = tf.strings.split(tf.identity(text), ";")
         count = tf.size(clauses)
         few = tf.debugging.Assert(count <= _MANY, [f"A filter may have {_MANY} clauses. Received:", count])
-        # Where each clause begins, for messages.
+        # The start of each clause, for messages.
         starts = tf.cumsum(tf.strings.length(clauses) + 1, exclusive=True)
 
         def narrow(number: tf.Tensor, passing: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

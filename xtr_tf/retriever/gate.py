@@ -1,11 +1,11 @@
-"""The gate of exports: does a fresh process, without Python TensorFlow, give the exporter's answers?
+"""The gate of exports: does a fresh process, without Python TensorFlow, return the answers of the exporter?
 
-The files must be the exporter's, by their checksums. What must be exact is compared exactly, and what may
-round within the rounding that the exporter measured and wrote down: on any processor, with any number of
-threads, a mistake is refused and a last bit is not. Then the requests are replayed two at a time, joined
-along the first dimension and split again, as servers do with batches. `python -m xtr_tf.retriever.gate DIR`
-is that process. It loads the model with the C library's loader, which is TensorFlow Serving's, and only the
-op libraries that the model's ops ask for.
+The files must be those of the exporter, by their checksums. Exact outputs are compared exactly. Outputs that
+may round are compared within the rounding that the exporter measured and recorded. So on any processor, with
+any number of threads, a mistake is refused and a difference in the last bit is not. Then the requests are
+replayed two at a time, joined along the first dimension and split again, as servers do with batches.
+`python -m xtr_tf.retriever.gate DIR` is that process. It loads the model with the loader of the C library,
+which TensorFlow Serving uses, too, and only with the op libraries that the model needs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from xtr_tf.runtime import SavedModelSession, SessionOptions, StatusError, relea
 from xtr_tf.runtime.c_library import c_library
 from xtr_tf.runtime.memory import peak_resident_bytes, resident_bytes
 
-#: What there is to say of a model whose reference cases are of an older form, by that form.
+#: Messages about models whose reference cases have an older form, by that form.
 OLD_FORMS = {
     1: "The reference cases are of the old form, which does not say how far rounding may move an answer: "
     f"scores are compared within {FIRST_SCORE_TOLERANCE:g}, token ids, defaults and joined requests not at "
@@ -54,16 +54,16 @@ _SECONDS_ALLOWED = 3600
 
 @dataclasses.dataclass(frozen=True)
 class GateReport:
-    """What the gate found.
+    """The result of the gate.
 
     Attributes:
-        load_seconds: From the beginning of loading to a model that is ready.
-        cases: Number of requests replayed, by signature.
+        load_seconds: Time from the start of loading until the model is ready.
+        cases: Number of replayed requests by signature.
         op_libraries: File names of the op libraries that the model needed.
-        problems: What was wrong, a phrase each.
-        memory: `peak_bytes` that the process grew by at most while the model was loaded, and
-            `resident_bytes` that it had grown by after all requests.
-        form: Of the reference cases; less can be checked with an older one (see `OLD_FORMS`).
+        problems: What is wrong, one phrase each.
+        memory: `peak_bytes`, the maximum growth of the process while the model was loaded, and
+            `resident_bytes`, its growth after all requests.
+        form: Form of the reference cases. An older form allows fewer checks (see `OLD_FORMS`).
     """
 
     load_seconds: float
@@ -75,24 +75,24 @@ class GateReport:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was wrong."""
+        """Whether there are no problems."""
         return not self.problems
 
 
 def replay(directory: Path, rewrite_graph: bool = False, fast: bool = False) -> GateReport:
-    """Replays a model's reference cases in this process.
+    """Replays the reference cases of a model in this process.
 
     Args:
         directory: One version of a model.
-        rewrite_graph: Whether TensorFlow optimises the graph as a whole first, as TensorFlow Serving does and
-            our server does not: it takes twice the time, and the answers are the same up to rounding.
-        fast: Whether one request of every signature is enough.
+        rewrite_graph: Whether TensorFlow first optimises the whole graph, as TensorFlow Serving does and our
+            server does not. It takes twice as long, and the answers are the same up to rounding.
+        fast: Whether to replay only one request per signature.
 
     Returns:
         What was compared, and what is wrong.
 
     Raises:
-        InputError: The model does not load or has no reference cases.
+        InputError: If the model cannot be loaded or has no reference cases.
     """
     if changed := changed_since_export(directory):
         return GateReport(0.0, {}, [], [changed])
@@ -100,7 +100,7 @@ def replay(directory: Path, rewrite_graph: bool = False, fast: bool = False) -> 
     if fast:
         first = {case.signature: case for case in reversed(reference.cases)}
         reference = dataclasses.replace(reference, cases=list(first.values()))
-    c_library()  # TensorFlow's own memory is there once, however many models are
+    c_library()  # TensorFlow's own memory is needed once, for any number of models
     before = resident_bytes()
     start = time.perf_counter()
     options = SessionOptions(rewrite_graph=rewrite_graph)
@@ -118,9 +118,15 @@ def replay(directory: Path, rewrite_graph: bool = False, fast: bool = False) -> 
 
 
 def changed_since_export(directory: Path) -> str:
-    """Returns what to say of a version some of whose files are not the exporter's, or "".
+    """Returns a message if some files of a version are not those of the exporter.
 
-    Answers cannot tell of every token of a large index; its files can.
+    The answers do not depend on every token of a large index, so the files are checked, too.
+
+    Args:
+        directory: One version of a model.
+
+    Returns:
+        The message, or "" if nothing changed or there are no checksums.
     """
     if not (directory / CHECKSUMS_FILE).is_file():
         return ""
@@ -134,14 +140,14 @@ def changed_since_export(directory: Path) -> str:
 
 
 def problems_of(session: SavedModelSession, reference: Reference) -> Iterator[str]:
-    """Yields what is wrong with a loaded model, one phrase after the other, as its cases are replayed.
+    """Replays the cases of a loaded model, and yields what is wrong with it.
 
     Args:
         session: The loaded model.
-        reference: Requests with the exporter's answers.
+        reference: Requests with the answers of the exporter.
 
     Yields:
-        Phrases; none if the model is right.
+        One phrase per problem, as it is found; none if the model is right.
     """
     recorded = {case.signature for case in reference.cases}
     for name in sorted(session.signatures.keys() - recorded):
@@ -170,10 +176,16 @@ def _asked(
 
 
 def pairs_to_join(cases: Sequence[ReferenceCase]) -> Iterator[tuple[ReferenceCase, ReferenceCase]]:
-    """Yields every case with the next one of its signature that can be joined to it, if need be itself.
+    """Yields every case with the next one of its signature that it can be joined with, or with itself.
 
-    TensorFlow Serving's batching joins the requests of several callers along the first dimension, whatever
-    the signature, if all other dimensions are the same.
+    TensorFlow Serving's batching joins the requests of several callers along the first dimension, for any
+    signature, if all other dimensions are equal.
+
+    Args:
+        cases: The cases of all signatures.
+
+    Yields:
+        Pairs of cases.
     """
     for place, case in enumerate(cases):
         others = [*cases[place + 1 :], *cases[: place + 1]]
@@ -187,7 +199,7 @@ def _can_join(case: ReferenceCase, other: ReferenceCase) -> bool:
 
 
 def _joined(session: SavedModelSession, first: ReferenceCase, second: ReferenceCase) -> list[str]:
-    """Runs two requests as one, splits the answer, and compares each half."""
+    """Runs two requests as one, splits the answer, and compares both halves."""
     inputs = {name: np.concatenate([array, second.inputs[name]]) for name, array in first.inputs.items()}
     rows = {len(array) for array in inputs.values()}
     if len(rows) > 1:
@@ -214,7 +226,7 @@ def _joined(session: SavedModelSession, first: ReferenceCase, second: ReferenceC
 def _wrong_defaults(
     session: SavedModelSession, signature: str, expected: Mapping[str, np.ndarray]
 ) -> Iterator[str]:
-    """Compares the defaults of the graph, and those of the signature, which TensorFlow Serving fills in."""
+    """Yields defaults of the graph, or of the signature for TensorFlow Serving, that are not as recorded."""
     in_graph = session.defaults(signature)
     in_signature = session.signature_defs[signature].defaults
     for name in sorted(expected.keys() | in_graph.keys()):
@@ -228,22 +240,23 @@ def _wrong_defaults(
 
 
 def _values(proto: Any) -> list[Any]:
-    """The values of a small `TensorProto`."""
+    """Returns the values of a small `TensorProto`."""
     return [*proto.int_val, *(float(value) for value in proto.float_val), *proto.string_val]
 
 
 def verify_model(directory: str | os.PathLike[str], fast: bool = False) -> GateReport:
-    """Replays a model's reference cases in a fresh process.
+    """Replays the reference cases of a model in a fresh process.
 
     Args:
         directory: One version of a model.
-        fast: Whether one request of every signature is enough.
+        fast: Whether to replay only one request per signature.
 
     Returns:
         What was compared, and what is wrong.
 
     Raises:
-        InputError: The model does not load, has no reference cases, or crashed the process.
+        InputError: If the model cannot be loaded, has no reference cases, took too long, or crashed the
+            process.
     """
     command = [sys.executable, "-m", __name__, os.fspath(directory), *(["--fast"] if fast else [])]
     try:
@@ -273,7 +286,11 @@ def verify_model(directory: str | os.PathLike[str], fast: bool = False) -> GateR
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Replays one model and prints the report as a line of JSON."""
+    """Replays one model and prints the report as a line of JSON.
+
+    Args:
+        arguments: Arguments of the command line; those of this process if None.
+    """
     die_with_parent()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path)

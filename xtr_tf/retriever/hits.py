@@ -1,7 +1,7 @@
-"""Token hits as `search_tokens` returns them: `[queries, length, columns]`, and the candidates they name.
+"""Token hits as `search_tokens` returns them: `[queries, length, columns]`, and their candidates.
 
-Every output has the queries first, so that servers can split the answer of a joined batch. Knows nothing of
-how tokens are found.
+In every output, the first dimension is the queries, so that servers can split the answer of a joined batch.
+Knows nothing about how tokens are found.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import tensorflow as tf
 from xtr_tf.retriever.tables import DocumentTable
 from xtr_tf.scoring.token_hits import TokenHits
 
-# As in scoring: up to this many documents per hit, a slot for every document is faster than sorting.
+# As in scoring, a slot for every document is faster than sorting up to this many documents per hit.
 _DOCUMENTS_PER_HIT = 20
 
 
@@ -21,13 +21,13 @@ def describe_hits(
     """Returns the outputs of `search_tokens`.
 
     Args:
-        hits: `[rows, columns]`, of the query tokens that `mask` marks.
+        hits: `[rows, columns]`, hits of the query tokens where `mask` is true.
         mask: `[queries, length]` bool.
         document_of_token: `[tokens]` int32.
-        table: What is known of documents.
+        table: The table of documents.
 
     Returns:
-        Tensors by the names of outputs.
+        Tensors by output name.
     """
     places = tf.where(mask)
     documents = tf.gather(document_of_token, hits.token_ids)
@@ -48,14 +48,14 @@ def describe_hits(
     }
 
     def of_queries(values: tf.Tensor, fill: float) -> tf.Tensor:
-        """`[rows, ...]` to `[queries, length, ...]`."""
+        """Returns `[rows, ...]` as `[queries, length, ...]`."""
         filled = tf.fill(shape_of(values), tf.cast(fill, values.dtype))
         return tf.tensor_scatter_nd_update(filled, places, values)
 
     def shape_of(values: tf.Tensor) -> tf.Tensor:
         return tf.concat([tf.shape(mask), tf.shape(values)[1:]], axis=0)
 
-    # Queries of one length, a single one at least, need no padding.
+    # Queries of the same length, and so a single query, need no padding.
     spread = tf.cond(
         tf.reduce_all(mask),
         lambda: {name: tf.reshape(values, shape_of(values)) for name, (values, _) in parts.items()},
@@ -73,11 +73,11 @@ def _by_slots(
         keys: `[rows, columns]` int64, query times `num_documents` plus document.
         valid: `[rows, columns]` bool.
         queries: Scalar int64.
-        num_documents: Documents in the index.
+        num_documents: Number of documents in the index.
 
     Returns:
-        The number of each hit's document among its query's candidates, `[rows, columns]` int32, and the
-        candidates, `[queries, most of any]` int32 ordinals, -1 for none.
+        `[rows, columns]` int32, the number of each hit's document among the candidates of its query. Then the
+        candidates, `[queries, most candidates of any query]` int32 ordinals, -1 for none.
     """
     is_candidate = tf.math.unsorted_segment_max(tf.cast(valid, tf.int32), keys, queries * num_documents)
     is_candidate = tf.reshape(tf.maximum(is_candidate, 0), [queries, num_documents])
@@ -88,7 +88,7 @@ def _by_slots(
 def _by_sorting(
     keys: tf.Tensor, valid: tf.Tensor, queries: tf.Tensor, num_documents: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The same without a slot for every document."""
+    """Does the same as `_by_slots`, without a slot for every document."""
     candidates = tf.sort(tf.unique(tf.boolean_mask(keys, valid)).y)
     starts = tf.searchsorted(candidates, tf.range(queries) * num_documents)
     places = tf.searchsorted(candidates, tf.reshape(keys, [-1]))
@@ -98,7 +98,7 @@ def _by_sorting(
 
 
 def _listed(pairs: tf.Tensor, queries: tf.Tensor) -> tf.Tensor:
-    """`[candidates, 2]` queries and ordinals, sorted, as a row of ordinals for each query."""
+    """Returns sorted `[candidates, 2]` queries and ordinals as one row of ordinals per query."""
     ragged = tf.RaggedTensor.from_value_rowids(
         tf.cast(pairs[:, 1], tf.int32), pairs[:, 0], nrows=queries, validate=False
     )

@@ -1,6 +1,6 @@
-"""Ranking by f_XTR' and BM25 together: every candidate of either has both scores.
+"""Ranks documents by f_XTR' and BM25 together. Every candidate of either has both scores.
 
-What the fused score is says `xtr_tf.scoring.fusion`. Knows nothing of how tokens were found.
+`xtr_tf.scoring.fusion` defines the fused score. Knows nothing about how tokens were found.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ class HybridDocuments(NamedTuple):
     """The best documents of each query, with both scores: `[queries, top_k]`.
 
     Attributes:
-        ordinals: int32, -1 where fewer were found.
-        scores: float32, descending, `-inf` where fewer were found.
-        xtr_scores: float32, f_XTR', or f_ColBERT of what was ranked again; `-inf` where fewer were found.
-        lexical_scores: float32, BM25; 0 where `alpha` is 0, and where fewer were found.
+        ordinals: int32, -1 where fewer documents were found.
+        scores: float32, descending, `-inf` where fewer documents were found.
+        xtr_scores: float32, f_XTR', or f_ColBERT for rescored documents; `-inf` where fewer documents were
+            found.
+        lexical_scores: float32, BM25; 0 if `alpha` is 0, and where fewer documents were found.
     """
 
     ordinals: tf.Tensor
@@ -38,11 +39,25 @@ class HybridDocuments(NamedTuple):
 
     @classmethod
     def without_lexical(cls, ranked: RankedDocuments) -> HybridDocuments:
-        """What was ranked by tokens only."""
+        """Creates the result from documents that were ranked only by tokens.
+
+        Args:
+            ranked: The ranked documents.
+
+        Returns:
+            The same documents, with BM25 scores of 0.
+        """
         return cls(ranked.ordinals, ranked.scores, ranked.scores, tf.zeros_like(ranked.scores))
 
     def kept(self, keep: tf.Tensor) -> HybridDocuments:
-        """Only the documents for which `keep`, `[queries, top_k]` bool, is true."""
+        """Returns only some of the documents.
+
+        Args:
+            keep: `[queries, top_k]` bool, which documents to keep.
+
+        Returns:
+            The same shape, without the other documents.
+        """
         return HybridDocuments(
             tf.where(keep, self.ordinals, -1),
             tf.where(keep, self.scores, -float("inf")),
@@ -51,11 +66,18 @@ class HybridDocuments(NamedTuple):
         )
 
     def above(self, min_score: tf.Tensor) -> HybridDocuments:
-        """The documents that score at least so much, `[queries]` float32 or `[1]` for all."""
+        """Returns only the documents with at least this score.
+
+        Args:
+            min_score: `[queries]` float32, or `[1]` for all queries.
+
+        Returns:
+            The same shape, without the other documents.
+        """
         return self.kept(self.scores >= min_score[:, tf.newaxis])
 
 
-#: What is known of a query besides its hits: its encoding, mask, weights and text.
+#: The tensors of a query apart from its hits: its encoding, mask, weights and text.
 _QueryTensors = tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]
 _ONE_QUERY = HybridDocuments(
     tf.TensorSpec([None], tf.int32), *(tf.TensorSpec([None], tf.float32) for _ in range(3))
@@ -67,11 +89,11 @@ class HybridRanker:
 
     Args:
         lexical: BM25 of the documents.
-        documents: Understands filters.
+        documents: The table of documents, which evaluates filters.
         document_of_token: `[tokens]` int32.
         dim: Width of a vector.
-        vectors_of: Gives the vectors of tokens, or None where they are not kept.
-        document_offsets: `[documents + 1]` int32, where they are.
+        vectors_of: Function from token ordinals to their vectors; None if the index does not store them.
+        document_offsets: `[documents + 1]` int32, or None if vectors are not stored.
     """
 
     def __init__(
@@ -88,7 +110,7 @@ class HybridRanker:
         self._document_of_token = document_of_token
         self._vectors_of = vectors_of
         self._document_offsets = document_offsets
-        # One trace for all signatures, and not inlined: see `TokenSearch`.
+        # One trace for all signatures, which is not inlined. See `TokenSearch`.
         self._rank = tf.function(
             self._trace,
             input_signature=[
@@ -111,13 +133,16 @@ class HybridRanker:
         )
 
     def __call__(self, hits: TokenHits, queries: _QueryTensors, request: SearchRequest) -> HybridDocuments:
-        """Ranks.
+        """Ranks the documents of all queries.
 
         Args:
-            hits: Of the rows of `flatten_queries`, among the documents that filters let pass.
+            hits: Hits of the rows of `flatten_queries`, among the documents that filters allow.
             queries: `[queries, length, dim]` encodings, `[queries, length]` mask and weights, and `[queries]`
                 texts.
-            request: What is asked for.
+            request: The parameters of the request.
+
+        Returns:
+            The best documents of each query, with both scores.
         """
         without = {
             name: tf.constant([""]) for name in ("languages", "filter") if getattr(request, name) is None
@@ -148,7 +173,7 @@ class HybridRanker:
                 return best
 
             def rank_again() -> HybridDocuments:
-                # Other queries of the batch may want more documents than this one wants to be ranked again.
+                # Other queries of the batch may return more documents than this query rescores.
                 again = best.kept((ordinals >= 0) & (tf.range(tf.size(ordinals)) < rescore))
                 exact = score_kept_documents(
                     again.ordinals,
@@ -157,7 +182,7 @@ class HybridRanker:
                     vectors_of,
                     offsets,
                 )
-                # A document without tokens has only what it had.
+                # A document without tokens keeps its score.
                 exact = tf.where(exact > -float("inf"), exact, again.xtr_scores)
                 scores = fuse(exact, again.lexical_scores, floor, scale, alpha, fusion)
                 order = tf.math.top_k(sort_keys(scores, again.ordinals), columns).indices
@@ -194,7 +219,7 @@ class HybridRanker:
         )
 
     def _allowed(self, scores: tf.Tensor, filter_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """The same scores, 0 for documents that a filter does not let pass, and how many it lets pass."""
+        """Returns scores with 0 for documents that a filter excludes, and how many documents it allows."""
 
         def filtered() -> tuple[tf.Tensor, tf.Tensor]:
             allowed = self._documents.allowed(filter_)

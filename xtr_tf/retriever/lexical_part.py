@@ -1,6 +1,6 @@
-"""BM25 in the graph: term postings in variables, and the scores of a query with all documents by stock ops.
+"""BM25 in the graph: term postings in variables, and the scores of a query for all documents with stock ops.
 
-`xtr_tf.index.term_postings` says what a posting is and is the NumPy twin. Knows nothing of text.
+`xtr_tf.index.term_postings` defines postings and is the NumPy twin. Knows nothing about text.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from xtr_tf.retriever.query_terms import QueryTerms, TermFinder
 
 
 class LexicalPart(tf.Module):
-    """Knows which documents have a term.
+    """The term postings of documents, and their BM25 scores.
 
     Args:
-        postings: Of all documents.
-        lexical: `words` or `ngrams`, as they were read.
+        postings: Term postings of all documents.
+        lexical: `words` or `ngrams`, as for the documents.
     """
 
     def __init__(self, postings: TermPostings, lexical: str) -> None:
         super().__init__(name="lexical_part")
         self._find_terms = TermFinder(lexical)
         self.num_documents = postings.num_documents
-        # No text has the key 0: it keeps look-ups within bounds if documents have no terms at all.
+        # No text has the key 0. It keeps look-ups within bounds if documents have no terms at all.
         terms = postings.terms if len(postings.terms) else np.zeros(1, np.int64)
         offsets = postings.offsets if len(postings.terms) else np.zeros(2, np.int64)
         small = offsets[-1] < np.iinfo(np.int32).max
@@ -35,18 +35,25 @@ class LexicalPart(tf.Module):
 
     @property
     def num_bytes(self) -> int:
-        """Of all arrays."""
+        """Size of all arrays in bytes."""
         return sum(int(np.prod(variable.shape)) * variable.dtype.size for variable in self.variables)
 
     def terms_of(self, queries: tf.Tensor) -> QueryTerms:
-        """The terms of `[batch]` strings."""
+        """Returns the terms of queries.
+
+        Args:
+            queries: `[batch]` strings.
+
+        Returns:
+            The keys of all terms, and the query of each.
+        """
         return self._find_terms(queries)
 
     def scores(self, keys: tf.Tensor) -> tf.Tensor:
-        """BM25 of one query with every document.
+        """Returns BM25 of one query for every document.
 
         Args:
-            keys: `[terms]` int64, those of the query; a term counts as often as it is there.
+            keys: `[terms]` int64, the terms of the query. A term counts as often as it occurs.
 
         Returns:
             `[documents]` float32, 0 for documents without any of the terms.
@@ -60,7 +67,7 @@ class LexicalPart(tf.Module):
         frequencies = tf.cast(lengths, tf.float32)
         idf = tf.math.log1p((self.num_documents - frequencies + 0.5) / (frequencies + 0.5))
         weights = idf * tf.cast(counts, tf.float32) / IMPACT_SCALE
-        # The postings of all terms, one list after the other.
+        # The postings of all terms, term by term.
         firsts = tf.cumsum(lengths, exclusive=True)
         total = tf.reduce_sum(lengths)
         term = _segments(firsts, total)
@@ -71,7 +78,7 @@ class LexicalPart(tf.Module):
 
 
 def _segments(firsts: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
-    """`[total]` int32: which of consecutive lists each entry is in, by their first entries; none is empty."""
+    """Returns `[total]` int32: the list of each entry, from the first entries of non-empty lists in a row."""
     begins = tf.scatter_nd(firsts[1:, tf.newaxis], tf.ones_like(firsts[1:], tf.int32), [total])
     return tf.cumsum(begins)
 

@@ -1,7 +1,7 @@
-"""The signature that names what a search found by ordinals, and says which documents a model holds.
+"""The signature that describes documents and tokens by ordinal, and tells which documents a model has.
 
-Code that merges the token hits of several models (`xtr_tf/scoring/merging.py`) ranks ordinals, and asks only
-for the winners here. Knows nothing of searching.
+Code that merges the token hits of several models (`xtr_tf/scoring/merging.py`) ranks ordinals, and looks up
+only the best ones here. Knows nothing about searching.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from xtr_tf.retriever.retriever import Retriever
 
 
 def look_up_signature(retriever: Retriever) -> dict[str, Any]:
-    """Returns `look_up`."""
+    """Returns the signature `look_up`, by name.
+
+    Args:
+        retriever: The retriever.
+
+    Returns:
+        A `tf.function` by name.
+    """
     identity = dataclasses.asdict(retriever.identity)
 
     @tf.function(

@@ -1,4 +1,4 @@
-"""`model_card.json`: what a version was made of, for people and for tools that compare versions."""
+"""`model_card.json`: describes the parts of a version, for people and for tools that compare versions."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _PACKAGES = ("tensorflow", "tensorflow-text", "keras", "scann", "numpy")
 
 @dataclasses.dataclass(frozen=True)
 class ModelCard:
-    """What is known of a version.
+    """The description of a version.
 
     Attributes:
-        encoder: Its configuration and fingerprint.
-        tokenizer: Its settings and fingerprint.
-        corpus: Size, languages and hash of what is indexed.
-        index: Kind and parameters of the searcher.
-        defaults: Parameters of requests that name none.
+        encoder: Configuration and fingerprint of the encoder.
+        tokenizer: Settings and fingerprint of the tokenizer.
+        corpus: Size, languages and hash of the indexed documents.
+        index: Kind and parameters of the index.
+        defaults: Default parameters of requests.
         metrics: Measured quality, if known.
         warm_up: Whether there are warm-up requests.
-        memory: What a process grows by when it loads the version, measured by the gate: `peak_bytes` while
-            it is loaded, `resident_bytes` after it has answered.
-        versions: Of the packages that made it.
-        created: When, as ISO 8601 in UTC.
+        memory: Growth of a process that loads the version, as measured by the gate: `peak_bytes` while it is
+            loaded, `resident_bytes` after it has answered.
+        versions: Versions of the packages that made it.
+        created: Time of creation, as ISO 8601 in UTC.
     """
 
     encoder: Mapping[str, Any]
@@ -48,24 +48,35 @@ class ModelCard:
     created: str = dataclasses.field(default_factory=lambda: _now())
 
     def write(self, directory: Path) -> None:
-        """Writes the card into a version's directory."""
+        """Writes the card into the directory of a version.
+
+        Args:
+            directory: The directory of the version.
+        """
         text = json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False)
         (directory / MODEL_CARD_FILE).write_text(f"{text}\n", encoding="utf-8")
 
 
 def read_card(directory: Path) -> ModelCard:
-    """Reads the card of a version."""
+    """Reads the card of a version.
+
+    Args:
+        directory: The directory of the version.
+
+    Returns:
+        The card.
+    """
     return ModelCard(**json.loads((directory / MODEL_CARD_FILE).read_bytes()))
 
 
 def card_of_collection(cards: Sequence[ModelCard]) -> ModelCard:
-    """The card of partitions that answer together.
+    """Returns the card of partitions that are searched together.
 
     Args:
-        cards: Of the partitions, in their order.
+        cards: The cards of the partitions, in order.
 
     Returns:
-        What is the same in all of them, with sizes added up; the memory is that of the largest.
+        The values that all of them share, with the sums of sizes. The memory is that of the largest.
     """
     first = cards[0]
     corpora = [card.corpus for card in cards]

@@ -1,7 +1,7 @@
-"""How the documents of a corpus are split among models that one machine can hold each.
+"""Splits the documents of a corpus among models, each of which fits on one machine.
 
-A partition is consecutive documents, whole: ordinals of a partition count on from those of the partitions
-before it, so that what is ranked by ordinals is ranked as in one index. Knows counts only.
+A partition is a sequence of consecutive, whole documents. So ordinals of a partition continue those of the
+partitions before it, and a ranking by ordinals is the same as in one index. Knows only counts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Partition:
     """Consecutive documents of a corpus.
 
     Attributes:
-        first_document: Ordinal of the first.
+        first_document: Ordinal of the first document.
         document_offsets: `[documents + 1]` int64; tokens of document `i` are `[i]` to `[i + 1]`, counted in
             the corpus.
     """
@@ -33,12 +33,12 @@ class Partition:
 
     @property
     def num_documents(self) -> int:
-        """Documents."""
+        """Number of documents."""
         return len(self.document_offsets) - 1
 
     @property
     def last_document(self) -> int:
-        """The ordinal after the last document's."""
+        """The ordinal after that of the last document."""
         return self.first_document + self.num_documents
 
     @property
@@ -48,41 +48,48 @@ class Partition:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens."""
+        """Number of tokens."""
         return self.tokens.stop - self.tokens.start
 
     @property
     def document_of_token(self) -> np.ndarray:
-        """`[tokens]` int32 ordinals, counted in the partition."""
+        """`[tokens]` int32, document ordinals, counted in the partition."""
         return np.repeat(np.arange(self.num_documents, dtype=np.int32), np.diff(self.document_offsets))
 
 
 def whole(document_offsets: np.ndarray) -> Partition:
-    """All documents as one partition.
+    """Returns all documents as one partition.
+
+    Args:
+        document_offsets: `[documents + 1]` int64, offsets of the corpus.
+
+    Returns:
+        The partition.
 
     Raises:
-        InputError: If one model cannot hold them.
+        InputError: If one model cannot hold them, or if there are no tokens.
     """
     return split(document_offsets, 1)[0]
 
 
 def split(document_offsets: np.ndarray, count: int) -> list[Partition]:
-    """Splits a corpus into partitions of about the same number of tokens.
+    """Splits a corpus into partitions with about the same number of tokens.
 
     Args:
-        document_offsets: `[documents + 1]` int64, of the corpus.
-        count: Partitions.
+        document_offsets: `[documents + 1]` int64, offsets of the corpus.
+        count: Number of partitions.
 
     Returns:
-        The partitions in their order.
+        The partitions, in order.
 
     Raises:
-        InputError: If a partition would have no tokens, or more tokens or documents than a model can hold.
+        InputError: If `count` is below 1, if a partition would have no tokens, or if one would have more
+            tokens or documents than a model can hold.
     """
     if count < 1:
         raise InputError(f"There must be at least one partition. Received: {count}.")
     offsets = np.asarray(document_offsets, np.int64)
-    # Where a partition may begin: with a document that has tokens.
+    # A partition may begin with any document that has tokens.
     starts = np.flatnonzero(np.diff(offsets))
     if len(starts) < count:
         raise InputError(
@@ -101,7 +108,7 @@ def _balanced(offsets: np.ndarray, starts: np.ndarray, count: int) -> list[Parti
     chosen = np.searchsorted(offsets[starts], ideal)
     after, before = offsets[starts[np.minimum(chosen, len(starts) - 1)]], offsets[starts[chosen - 1]]
     chosen -= ideal - before < np.abs(after - ideal)
-    # Every partition has a document at least, whatever the length of the others.
+    # Every partition has at least one document, even if others are very long.
     numbers = np.arange(1, count)
     chosen = np.maximum.accumulate(np.maximum(chosen - numbers, 0)) + numbers
     chosen = np.minimum(chosen, len(starts) - count + numbers)
@@ -114,7 +121,7 @@ def _fit(partitions: list[Partition]) -> bool:
 
 
 def _refuse(offsets: np.ndarray, starts: np.ndarray, partitions: list[Partition]) -> NoReturn:
-    """Says how many partitions would do."""
+    """Raises an error that says how many partitions are needed."""
     largest = max(max(part.num_tokens, part.num_documents) for part in partitions)
     for count in range(len(partitions) + 1, len(starts) + 1):
         if _fit(_balanced(offsets, starts, count)):

@@ -1,6 +1,6 @@
-"""What query tokens count for, by how many documents have their pieces; looked up and computed in the graph.
+"""Weights of query tokens, by the number of documents that have their pieces. Computed in the graph.
 
-The formula is that of `xtr_tf.scoring.reference.idf_weights`, its NumPy twin. Knows nothing of text.
+The formula is that of `xtr_tf.scoring.reference.idf_weights`, its NumPy twin. Knows nothing about text.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from xtr_tf.scoring.reference import BACKGROUND_SHARE
 
 
 class PieceStatistics(NamedTuple):
-    """Of pieces, in the shape that was asked for.
+    """Statistics of pieces, in the shape of the ids.
 
     Attributes:
-        documents: int32, how many documents of the index have the piece.
-        background: float32, the share of background texts that have it; 0 where that is not known.
+        documents: int32, number of documents in the index that have the piece.
+        background: float32, share of background texts that have it; 0 if it is not known.
     """
 
     documents: tf.Tensor
@@ -26,14 +26,14 @@ class PieceStatistics(NamedTuple):
 
 
 class PieceWeights(tf.Module):
-    """Knows how common pieces are.
+    """The frequencies of pieces.
 
     Args:
-        frequencies: `[vocabulary]` integers, documents that have each piece.
-        num_documents: All documents.
-        background: `[vocabulary]` floats, the share of background texts that have it, or None.
-        own_frequencies: Like `frequencies`, of the retriever's own documents where these are a partition of
-            those that `frequencies` counts; None where they are all.
+        frequencies: `[vocabulary]` integers, number of documents that have each piece.
+        num_documents: Number of all documents.
+        background: `[vocabulary]` floats, share of background texts that have each piece, or None.
+        own_frequencies: `[vocabulary]` integers, frequencies in the retriever's own documents, if they are a
+            partition of those that `frequencies` counts; None if they are all of them.
     """
 
     def __init__(
@@ -60,11 +60,25 @@ class PieceWeights(tf.Module):
             )
 
     def look_up(self, ids: tf.Tensor) -> PieceStatistics:
-        """Statistics of piece ids of any shape, in the retriever's own documents."""
+        """Returns statistics of pieces in the retriever's own documents.
+
+        Args:
+            ids: int32 piece ids, in any shape.
+
+        Returns:
+            The statistics, in the same shape.
+        """
         return PieceStatistics(tf.gather(self.own_frequencies, ids), self._background_of(ids))
 
     def idf(self, ids: tf.Tensor) -> tf.Tensor:
-        """Weights of piece ids of any shape: positive float32."""
+        """Returns the weights of pieces.
+
+        Args:
+            ids: int32 piece ids, in any shape.
+
+        Returns:
+            Positive float32, in the same shape.
+        """
         expected = tf.cast(tf.gather(self.frequencies, ids), tf.float32)
         if self.background is not None:
             of_background = BACKGROUND_SHARE * self.num_documents * self._background_of(ids)

@@ -1,7 +1,7 @@
-"""The terms of queries, found by stock TensorFlow ops: the twin of `xtr_tf.lexical.keys` in a graph.
+"""Finds the terms of queries with stock TensorFlow ops: the twin of `xtr_tf.lexical.keys` in a graph.
 
-What a character is comes from `xtr_tf.lexical.terms` as a few thousand ranges of code points. Knows nothing
-of documents.
+`xtr_tf.lexical.terms` provides the kinds of characters as a few thousand ranges of code points. Knows nothing
+about documents.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class QueryTerms(NamedTuple):
     """The terms of a batch of queries.
 
     Attributes:
-        keys: `[terms]` int64, those of one query after the other.
-        queries: `[terms]` int64, which query each belongs to.
+        keys: `[terms]` int64, query by query.
+        queries: `[terms]` int64, the query that each term belongs to.
     """
 
     keys: tf.Tensor
@@ -42,7 +42,14 @@ class TermFinder(tf.Module):
         self.added = tf.Variable(ranges.folded, trainable=False, name="range_added")
 
     def __call__(self, queries: tf.Tensor) -> QueryTerms:
-        """Finds them in `[batch]` strings; bytes that are not UTF-8 count as U+FFFD, which is in no term."""
+        """Finds the terms of queries.
+
+        Args:
+            queries: `[batch]` strings. Bytes that are not UTF-8 count as U+FFFD, which is in no term.
+
+        Returns:
+            The keys of all terms, and the query of each.
+        """
         codes = tf.strings.unicode_decode(queries, "UTF-8")
         # A separator ends the last term of a query.
         codes = tf.concat([codes, tf.zeros([codes.nrows(), 1], tf.int32)], axis=1)

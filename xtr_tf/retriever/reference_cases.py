@@ -1,7 +1,7 @@
-"""Requests and the answers that the exporter gave, kept next to the model as readable JSON.
+"""Requests with the answers of the exporter, stored next to the model as readable JSON.
 
-Every answer says how far rounding may move it, as it was measured at export. Needs no TensorFlow: the
-process that replays the cases must not import it.
+Every answer has its tolerances for rounding, as measured at export. Needs no TensorFlow, because the process
+that replays the cases must not import it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import numpy as np
 
 from xtr_tf.errors import InputError
 
-# Next to the warm-up requests, in the directory that servers leave alone.
+# Next to the warm-up requests, in the directory that servers do not read otherwise.
 REFERENCE_FILE = Path("assets.extra") / "reference_answers.json"
-#: What `sha256sum` says of the version's files, written last.
+#: Output of `sha256sum` for the files of the version, written last.
 CHECKSUMS_FILE = "assets.extra/SHA256SUMS"
-# First form: a bare list of cases without tolerances. Second: a parameter has one value for all queries.
+# The first form is a list of cases without tolerances. In the second, a parameter has one value for all
+# queries.
 FORM = 3
-#: Of cases in the first form, which say nothing of rounding.
+#: Tolerance for cases of the first form, which have none.
 FIRST_SCORE_TOLERANCE = 1e-3
 _FIRST_VECTOR_TOLERANCE = 1e-5
 
@@ -32,15 +33,15 @@ class ReferenceCase:
     """A request to one signature, and its answer.
 
     Attributes:
-        signature: Which one.
+        signature: Name of the signature.
         inputs: Arrays by name; strings are `bytes` objects.
         outputs: The answer, arrays by name.
-        tolerances: How far the floats of an output may be from these, by name; relative to a vector's length
-            for `encodings`. What is not named must be the same.
-        contested: Of `explain`, bool `[queries, documents, length]`: where two tokens of a document are so
+        tolerances: How much the floats of an output may differ from these, by name. For `encodings`, relative
+            to the length of a vector. Outputs without a tolerance must be equal.
+        contested: For `explain`, bool `[queries, documents, length]`: where two tokens of a document are so
             close that rounding decides which of them matched.
-        beyond: Of rankings, float `[queries]`: the score of the best document that was not returned. It may
-            take the place of the last one if their scores are close; -inf for none.
+        beyond: For rankings, float `[queries]`: the score of the best document that was not returned, -inf
+            for none. It may take the place of the last document if their scores are close.
     """
 
     signature: str
@@ -53,12 +54,12 @@ class ReferenceCase:
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """What a model is checked by.
+    """The cases and defaults that a model is checked with.
 
     Attributes:
-        cases: In the order in which they are replayed.
+        cases: The cases, in the order in which they are replayed.
         defaults: Values of inputs that a request may leave out, by signature and name.
-        form: In which form it was written; what an older one does not say cannot be checked.
+        form: Form in which it was written. An older form allows fewer checks.
     """
 
     cases: Sequence[ReferenceCase]
@@ -67,10 +68,10 @@ class Reference:
 
 
 def write_reference(directory: Path, reference: Reference) -> None:
-    """Writes what a model is checked by.
+    """Writes the reference of a model.
 
     Args:
-        directory: The version's directory.
+        directory: Directory of the version.
         reference: Requests, answers and tolerances.
     """
     file = directory / REFERENCE_FILE
@@ -97,10 +98,16 @@ def write_reference(directory: Path, reference: Reference) -> None:
 
 
 def read_reference(directory: Path) -> Reference:
-    """Reads what a model is checked by.
+    """Reads the reference of a model.
+
+    Args:
+        directory: Directory of the version.
+
+    Returns:
+        Requests, answers and tolerances.
 
     Raises:
-        InputError: There is nothing to read, or it was written by a newer release.
+        InputError: If there is nothing that can be read, or if it was written by a newer release.
     """
     file = directory / REFERENCE_FILE
     try:
@@ -160,10 +167,10 @@ def _from_fields(fields: Mapping[str, Any]) -> dict[str, np.ndarray]:
 def _to_json(array: np.ndarray) -> dict[str, Any]:
     values = array.ravel().tolist()
     if array.dtype.kind == "O":
-        # Bytes that are no UTF-8 become lone surrogates, which JSON can escape.
+        # Bytes that are not UTF-8 become lone surrogates, which JSON can escape.
         values = [value.decode("utf-8", "surrogateescape") for value in values]
     elif array.dtype == np.float32:
-        # The digits that tell one float32 from all others, half of those of a float64.
+        # Only the digits that identify a float32, half as many as for a float64.
         values = [float(str(value)) for value in array.ravel()]
     dtype = "string" if array.dtype.kind == "O" else array.dtype.name
     return {"dtype": dtype, "shape": list(array.shape), "values": values}

@@ -1,7 +1,8 @@
-"""The requests an export is checked with and warmed up by: every signature, and its edges.
+"""The requests that check and warm up an export: every signature, with edge cases.
 
-First what must be exact (ids of tokens) and the encoder's vectors; then searches fed with these very vectors,
-so that the encoder's rounding cannot reach the index; then what callers ask, strings.
+First come token ids, which must be exact, and the vectors of the encoder. Then come searches with exactly
+these vectors, so that the rounding of the encoder cannot affect the index. Then come requests of callers,
+with strings.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from xtr_tf.retriever.request import SearchRequest
 from xtr_tf.retriever.retriever import Retriever
 from xtr_tf.scoring.fusion import RRF_CONSTANT
 
-# Short hit lists keep the file small; what is retrieved does not depend on how much.
+# Short lists of hits keep the file small. Which tokens are retrieved does not depend on their number.
 _K_PRIME_OF_HITS = 50
-# A small index is recorded whole, a large one around two vectors.
+# A small index is recorded completely, a large one around two vectors.
 _K_PRIME_OF_PROBES = 4096
 _MOST_QUERIES = 8
 _MOST_EXPLAINED = 10
@@ -35,7 +36,14 @@ Arrays = dict[str, np.ndarray]
 
 
 def default_queries(retriever: Retriever) -> list[str]:
-    """Returns titles from all over the corpus, or some questions if it has none."""
+    """Returns titles from the whole corpus, or some questions if it has none.
+
+    Args:
+        retriever: The retriever.
+
+    Returns:
+        Texts that are not blank.
+    """
     titles = retriever.documents.titles
     count = int(titles.shape[0])
     if not count:
@@ -48,15 +56,15 @@ def default_queries(retriever: Retriever) -> list[str]:
 def record_reference(
     retriever: Retriever, signatures: Mapping[str, Any], queries: Sequence[str]
 ) -> Reference:
-    """Asks the retriever itself, before it is saved.
+    """Records the answers of the retriever itself, before it is saved.
 
     Args:
-        retriever: Which one.
+        retriever: The retriever.
         signatures: Its functions by name.
-        queries: Texts to ask for; none may be blank.
+        queries: Texts to search for; none may be blank.
 
     Returns:
-        Requests, answers, and how far rounding may move them.
+        Requests, answers, and their tolerances for rounding.
     """
     traces = _as_saved(signatures)
     defaults = {name: _defaults_of(function) for name, function in signatures.items()}
@@ -70,7 +78,7 @@ def record_reference(
 
 @contextlib.contextmanager
 def _graphs_as_they_are() -> Iterator[None]:
-    """Keeps Grappler from rewriting graphs that run a few times: it would take longer than all the runs."""
+    """Prevents Grappler from rewriting graphs that run a few times, which would take longer than the runs."""
     before = tf.config.optimizer.get_experimental_options()
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     try:
@@ -80,10 +88,10 @@ def _graphs_as_they_are() -> Iterator[None]:
 
 
 def _as_saved(signatures: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
-    """The very traces that will be saved.
+    """Returns exactly the traces that will be saved.
 
-    Functions keep their traces by context, and "being saved" is one: traced in another, everything would be
-    traced a second time by `tf.saved_model.save`, which takes longer than all answers that are recorded.
+    Functions keep their traces by context, and being saved is a context. If they were traced in another one,
+    `tf.saved_model.save` would trace everything again, which takes longer than recording all answers.
     """
     from tensorflow.python.saved_model import save_context
 
@@ -92,7 +100,7 @@ def _as_saved(signatures: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
 
 
 class _Recorder:
-    """Measures how far answers may move, and records them one after the other in `cases`."""
+    """Measures tolerances of answers, and records answers one by one in `cases`."""
 
     def __init__(
         self,
@@ -126,7 +134,7 @@ class _Recorder:
         self._spread_of_tokens = spread
         self._steadiness = self._steadiness_of(self._parameters)
         of_documents = self._steadiness.tolerance
-        # Under other imputations the score jumps where a token comes to be retrieved.
+        # With other imputations, the score jumps when another token is retrieved.
         continuous = self._retriever.defaults.imputation == "top_k_prime"
         self._by_vectors = min(of_documents, self._of_hits_by_vectors) if continuous else of_documents
 
@@ -139,13 +147,13 @@ class _Recorder:
         )
 
     def record_encodings(self) -> None:
-        """Ids of tokens and vectors, of texts in both cases and of texts that are too long."""
+        """Records token ids and vectors, of texts in lower and upper case and of texts that are too long."""
         counted = self._retriever.piece_weights
         largest_idf = np.log1p(2 * counted.num_documents + 1) if counted is not None else 0.0
         of_weights = slack.rounding_of_scores(self._retriever.dim) * float(largest_idf)
         tolerances = {"encodings": self._of_encoder, "idf": of_weights}
         odd = _strings([*(text.decode().upper() for text in self._texts[:2]), "", _NO_UTF_8])
-        # Every text is a token at least.
+        # Every text has at least one token.
         repeats = 1 + self._retriever.tokenizer.config.document_length // len(self._texts)
         long = _strings([b" ".join(self._texts.tolist() * repeats)])
         for signature, name in (("encode_query", "query"), ("encode_document", "document")):
@@ -156,13 +164,13 @@ class _Recorder:
         self._record_look_up()
 
     def _record_look_up(self) -> None:
-        """The first and last document, none, and the first and last token of the index."""
+        """Records the first and last document, no document, and the first and last token of the index."""
         documents = np.array([[0, -1, self._retriever.documents.num_documents - 1]], np.int32)
         tokens = np.array([[[0, -1], [-1, -1], [-1, self._retriever.searcher.num_tokens - 1]]], np.int32)
         self._record("look_up", {"documents": documents, "tokens": tokens}, {})
 
     def record_vector_searches(self) -> None:
-        """Searches fed with the recorded vectors: token hits, the index as a whole, and documents."""
+        """Records searches with the recorded vectors: token hits, the index as a whole, and documents."""
         tolerances = dict.fromkeys(("scores", "cutoffs"), self._of_hits_by_vectors)
         signature = "search_vectors_tokens"
         hits = _for_all(k_prime=_K_PRIME_OF_HITS, leaves=0)
@@ -176,7 +184,7 @@ class _Recorder:
         self._record("search_vectors", {**vectors, **request}, {"scores": self._by_vectors})
 
     def record_text_searches(self) -> None:
-        """What callers ask, of queries that are not at an edge of the index."""
+        """Records requests of callers, for queries that are not at an edge of the index."""
         texts = self._texts[self._steadiness.queries]
         of_documents = {"scores": self._steadiness.tolerance}
         for query in (texts, texts[:1], np.concatenate([_strings(["", " "]), texts[:1]])):
@@ -195,7 +203,7 @@ class _Recorder:
         self._record("score", {"query": texts[:2], "documents": documents}, scored)
 
     def _record_sharp_searches(self) -> None:
-        """Filters and imputations, where no token is so near the cut-off that rounding can move it over."""
+        """Records filters and imputations, with no token so near the cut-off that rounding moves it over."""
         place, k_prime, fall = self._sharpest()
         request = {
             **self._parameters,
@@ -207,7 +215,7 @@ class _Recorder:
         of_text, of_vectors = {"scores": self._of_hits}, {"scores": self._of_hits_by_vectors}
         language = self._ask("search", {**query, **request})["languages"][0, :1]
         sharp = fall > 2 * self._of_hits
-        if self._retriever.defaults.imputation == "top_k_prime":  # as above: a score moves, but never jumps
+        if self._retriever.defaults.imputation == "top_k_prime":  # as above, a score moves but never jumps
             name = language.tolist()[0]
             for filtered in ({"languages": language}, {"filter": _strings([b"language!=" + name])}):
                 self._record("search", {**query, **request, **filtered}, of_text)
@@ -224,7 +232,7 @@ class _Recorder:
             self._record("search_vectors", {**vectors, **self._of_vectors(asked, [place])}, of_vectors)
 
     def _sharpest(self) -> tuple[int, int, float]:
-        """The query and the k' after which the scores of all its tokens fall furthest, and how far."""
+        """Returns the query and k' after which the scores of all its tokens fall furthest, and how far."""
         request = _for_all(k_prime=_K_PRIME_OF_HITS, leaves=_LEAVES_OF_SHARP)
         hits = self._asking("search_vectors_tokens", request)(self._vectors)
         scores = -np.sort(-hits["scores"], axis=2)
@@ -245,7 +253,7 @@ class _Recorder:
         self._record("search", {"query": texts, **parameters}, {"scores": steadiness.tolerance})
 
     def _record_hybrid(self, texts: np.ndarray) -> None:
-        """Fused by weights; by ranks only those of BM25, since a last bit of f_XTR' can change a rank."""
+        """Records fusion by weights. By ranks only BM25, because the last bit of f_XTR' can change a rank."""
         for alpha, fusion in ((0.5, "weighted"), (1.0, "rrf")):
             asked = {"alpha": np.array([alpha], np.float32), "fusion": _strings([fusion])}
             request = {**self._parameters, **_for_all(rescore=0), **asked}
@@ -268,7 +276,7 @@ class _Recorder:
         self._record("explain", inputs, tolerances, contested=contested)
 
     def _of_vectors(self, parameters: Mapping[str, Any], places: Any = slice(None)) -> dict[str, Any]:
-        """The same parameters for queries that come as vectors, with the weights of the model's default."""
+        """Returns the parameters for queries given as vectors, with the weights of the model's default."""
         of_text = ("token_weights", "alpha", "fusion")
         kept = {name: value for name, value in parameters.items() if name not in of_text}
         return {"weights": self._weights[places], **kept}
@@ -289,14 +297,14 @@ class _Recorder:
         only: Sequence[str] = (),
         contested: np.ndarray | None = None,
     ) -> None:
-        # As clients send them: a value for each query.
+        # As clients send them, with one value per query.
         rows = len(next(iter(inputs.values())))
         asked = {
             name: np.repeat(value, rows) if name in SearchRequest._fields else value
             for name, value in inputs.items()
         }
         outputs = self._ask(signature, asked)
-        # Where a snippet is cut depends on tokens near the cut-off; `explain` has the whole text.
+        # The bounds of a snippet depend on tokens near the cut-off. `explain` has the whole text.
         snippets = self._retriever.documents.snippets and signature in ("search", "search_vectors")
         cut = ("texts",) if snippets else ()
         kept = {
@@ -310,7 +318,7 @@ class _Recorder:
     def _of_fused(
         self, inputs: Mapping[str, Any], outputs: Arrays, tolerances: Mapping[str, float]
     ) -> Mapping[str, float]:
-        """How far scores of both kinds and fused ones may move, if f_XTR' may move by so much."""
+        """Returns tolerances of both kinds of scores and of fused ones, given the tolerance of f_XTR'."""
         if self._retriever.lexical is None:
             return tolerances
         of_xtr, defaults = tolerances["scores"], self._retriever.defaults
@@ -325,7 +333,7 @@ class _Recorder:
         return {**tolerances, "scores": of_fused, "xtr_scores": of_xtr, "lexical_scores": of_bm25}
 
     def _beyond(self, signature: str, inputs: Mapping[str, Any]) -> np.ndarray | None:
-        """Scores of the first documents that a ranking does not return; None if that cannot be asked."""
+        """Returns the scores of the first documents that a ranking leaves out; None if it cannot be asked."""
         if signature == "serving_default":
             blank = np.array([not text.strip() for text in inputs["query"]])
             scores = np.full(len(blank), -np.inf, np.float32)
@@ -340,7 +348,7 @@ class _Recorder:
 
 
 def _contested(explained: Arrays, hits: Arrays, close: float) -> np.ndarray:
-    """Where two retrieved tokens of a document are `close`, `[queries, documents, length]` bool."""
+    """Returns where two retrieved tokens of a document are `close`, `[queries, documents, length]` bool."""
     contested = np.zeros(explained["retrieved"].shape, bool)
     for query, identifiers in enumerate(explained["document_ids"]):
         names = {identifier: place for place, identifier in enumerate(hits["document_ids"][query])}
@@ -353,7 +361,7 @@ def _contested(explained: Arrays, hits: Arrays, close: float) -> np.ndarray:
 
 
 def _defaults_of(function: Any) -> Arrays:
-    """Values of the inputs that a caller may leave out."""
+    """Returns the values of inputs that a caller may leave out."""
     parameters = inspect.signature(function.python_function).parameters
     return {
         name: parameter.default.numpy()
@@ -369,5 +377,5 @@ def _strings(values: Sequence[str | bytes]) -> np.ndarray:
 
 
 def _for_all(**values: int) -> Arrays:
-    """Parameters that are the same for all queries."""
+    """Returns parameters that are the same for all queries."""
     return {name: np.array([value], np.int32) for name, value in values.items()}

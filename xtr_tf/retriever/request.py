@@ -1,10 +1,10 @@
-"""The parameters of a request: what they are, their ranges, and how a signature takes them.
+"""The parameters of a request: their names, their ranges, and how a signature takes them.
 
-Every parameter is a list with a value for each query, so that servers can join the requests of several
-callers along the first dimension and split the answers again; one value stands for all queries. The only
-place that lists them: names and dtypes are `SearchRequest.specs`, and a signature gets them from
-`with_parameters`. `k_prime` and `leaves` are checked by the searcher, `imputation` by the scoring; what is
-left is checked here, inside the graph. Knows nothing of what is searched.
+Every parameter is a list with one value per query, or one value for all queries. So servers can join the
+requests of several callers along the first dimension, and split the answers again. This is the only place
+that lists them: `SearchRequest.specs` has their names and dtypes, and a signature gets them from
+`with_parameters`. The searcher checks `k_prime` and `leaves`, and scoring checks `imputation`. The others are
+checked here, inside the graph. Knows nothing about the index.
 """
 
 from __future__ import annotations
@@ -17,27 +17,28 @@ import tensorflow as tf
 
 from xtr_tf.config.retrieval import FUSIONS, MAX_TOP_K, TOKEN_WEIGHTS, SearchDefaults
 
-#: What most signatures begin with.
+#: The first input of most signatures.
 QUERY = tf.TensorSpec([None], tf.string, name="query")
 
 
 class SearchRequest(NamedTuple):
-    """How to search: `[queries]` each, or `[1]` for the same in all of them.
+    """The parameters of a search: `[queries]` each, or `[1]` for all queries.
 
     Attributes:
-        k_prime: int32, tokens that each query token retrieves.
-        top_k: int32, documents returned.
-        leaves: int32, leaves of the index to search, 0 for the index's own rule.
+        k_prime: int32, document tokens that each query token retrieves.
+        top_k: int32, documents to return.
+        leaves: int32, leaves of the index to probe; 0 for the default of the index.
         imputation: string, one of `xtr_tf.config.retrieval.IMPUTATIONS`.
-        constant: float32, the score of what was not retrieved under `constant`.
-        languages: string, only documents in one of these, separated by commas, are searched; all if it is
-            empty, and if it is None as a whole.
-        rescore: int32, candidates that are ranked again by exact f_ColBERT over the kept vectors, 0 for none.
+        constant: float32, m_i under `constant`.
+        languages: string, only documents in one of these languages, separated by commas, are searched; all if
+            it is empty. None stands for all languages in all queries.
+        rescore: int32, number of candidates that are ranked again by exact f_ColBERT over the stored vectors;
+            0 for none.
         token_weights: string, one of `xtr_tf.config.retrieval.TOKEN_WEIGHTS`.
-        filter: string, conditions on the fields of documents (`filters.py`); only documents that meet them
-            are searched. All are if it is empty, and if it is None as a whole.
+        filter: string, conditions on the fields of documents (`filters.py`). Only documents that meet them
+            are searched; all if it is empty. None stands for no filter in any query.
         min_score: float32, documents with a lower score are not returned.
-        alpha: float32, what BM25 counts for in the score, from 0 to 1.
+        alpha: float32, weight of BM25 in the score, from 0 to 1.
         fusion: string, one of `xtr_tf.config.retrieval.FUSIONS`.
     """
 
@@ -56,7 +57,7 @@ class SearchRequest(NamedTuple):
 
     @classmethod
     def specs(cls) -> dict[str, tf.TensorSpec]:
-        """Dtypes and shapes, by name."""
+        """Returns the dtypes and shapes of all parameters, by name."""
         dtypes = cls(
             *(tf.int32, tf.int32, tf.int32, tf.string, tf.float32, tf.string, tf.int32),
             *(tf.string, tf.string, tf.float32, tf.float32, tf.string),
@@ -65,7 +66,14 @@ class SearchRequest(NamedTuple):
 
     @classmethod
     def default(cls, defaults: SearchDefaults) -> SearchRequest:
-        """What `defaults` says for all queries, with no filter."""
+        """Creates a request with default values for all queries, and no filter.
+
+        Args:
+            defaults: The default values.
+
+        Returns:
+            The request, `[1]` each.
+        """
         values = cls(
             defaults.k_prime,
             defaults.top_k,
@@ -83,10 +91,17 @@ class SearchRequest(NamedTuple):
         return cls(*(tf.constant([value]) for value in values))
 
     def checked(self, queries: tf.Tensor) -> SearchRequest:
-        """The same request, which fails when run if a value is out of range or there are too few or many.
+        """Returns the same request with checks of its values and their number, which run with the graph.
 
         Args:
-            queries: Scalar int32, how many there are.
+            queries: Scalar int32, number of queries.
+
+        Returns:
+            The request.
+
+        Raises:
+            tf.errors.InvalidArgumentError: If a value is out of range, or if a parameter has too few or too
+                many values. Inside a graph, it is raised when the graph runs.
         """
         lengths = tf.stack([tf.size(value) for value in self])
         counted = require(
@@ -142,18 +157,18 @@ def with_parameters(
     names: Sequence[str] = SearchRequest._fields,
     optional: Sequence[tuple[tf.TensorSpec, tf.Tensor]] = (),
 ) -> Any:
-    """Makes a signature of `function(*inputs, *optional, request)`, the request spelled out as named inputs.
+    """Creates a signature from `function(*inputs, *optional, request)`, with the parameters as named inputs.
 
-    The inputs of a signature are the parameters of the Python function that is traced, and their
-    defaults are its default values. Instead of writing the same parameters in every signature,
-    the traced function takes anything and says through `__signature__` what it takes: `tf.function`
-    asks `inspect.signature` for it. What `names` leaves out comes from `defaults`.
+    The inputs of a signature are the parameters of the Python function that is traced, with its default
+    values. To avoid writing the same parameters in every signature, the traced function accepts any arguments
+    and declares its parameters through `__signature__`, which `tf.function` reads with `inspect.signature`.
+    Parameters that are not in `names` have the values of `defaults`.
 
     Args:
-        function: Called with one tensor per input, and a `SearchRequest`. Its name becomes the trace's.
-        inputs: Named specs of what stands before the parameters.
-        defaults: Values of parameters that a request does not give.
-        names: The parameters that the signature has.
+        function: Called with one tensor per input and a `SearchRequest`. The trace gets its name.
+        inputs: Named specs of the inputs before the parameters.
+        defaults: Default values of parameters.
+        names: Parameters of the signature.
         optional: Further inputs with their defaults.
 
     Returns:
@@ -183,17 +198,24 @@ def with_parameters(
 
 
 def alike(values: tf.Tensor) -> bool:
-    """Whether a parameter is known to be the same for all queries when the graph is built."""
+    """Returns whether a parameter is known to be the same for all queries when the graph is built.
+
+    Args:
+        values: The values of the parameter.
+
+    Returns:
+        True if its static shape is `[1]`.
+    """
     return bool(values.shape == [1])
 
 
 def require(condition: tf.Tensor, message: str, received: tf.Tensor) -> tf.Operation:
-    """An op that fails with `message` and the values received; make what depends on it wait for it.
+    """Returns an op that fails with a message if a condition is false. Dependent ops must wait for it.
 
     Args:
         condition: Scalar bool.
         message: What must hold, ending in `Received:`.
-        received: What to show after it.
+        received: Values to show after it.
 
     Returns:
         The op.
@@ -202,12 +224,19 @@ def require(condition: tf.Tensor, message: str, received: tf.Tensor) -> tf.Opera
 
 
 def has_no_text(ids: tf.RaggedTensor) -> tf.Tensor:
-    """Which rows of `[batch, (tokens)]` ids hold only the end-of-sequence token, `[batch]` bool."""
+    """Returns which rows have only the end-of-sequence token.
+
+    Args:
+        ids: `[batch, (tokens)]`.
+
+    Returns:
+        `[batch]` bool.
+    """
     return ids.row_lengths() <= 1
 
 
 def require_text(ids: tf.RaggedTensor, what: str) -> tf.RaggedTensor:
-    """The same ids, which fail when run if a row has no text.
+    """Returns the same ids with a check, which fails when it runs if a row has no text.
 
     Args:
         ids: `[batch, (tokens)]`.
@@ -215,6 +244,10 @@ def require_text(ids: tf.RaggedTensor, what: str) -> tf.RaggedTensor:
 
     Returns:
         `ids`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If a row has no text. Inside a graph, it is raised when the graph
+            runs.
     """
     without = has_no_text(ids)
     check = require(

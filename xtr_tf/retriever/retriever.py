@@ -1,7 +1,7 @@
-"""The module that is saved: encodes queries, searches their tokens, ranks documents.
+"""The module that is saved: encodes queries, searches their tokens and ranks documents.
 
-Signatures (`signatures.py`, `explain.py`) are thin functions over it. Knows nothing of files, of
-serving, or of which kind of searcher it has.
+Signatures (`signatures.py`, `explain.py`) are thin functions over it. Knows nothing about files, serving, or
+the kind of its searcher.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class EncodedTexts(NamedTuple):
 
     Attributes:
         encodings: `[batch, length, dim]` float32.
-        mask: `[batch, length]` bool, which of them are tokens.
-        weights: `[batch, length]` float32, what they count for in a query; all the same if None.
+        mask: `[batch, length]` bool, which positions are tokens.
+        weights: `[batch, length]` float32, weights of query tokens; equal weights if None.
     """
 
     encodings: tf.Tensor
@@ -46,12 +46,12 @@ class EncodedTexts(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """Where a retriever comes from, as fingerprints; "" where that is not known.
+    """The origin of a retriever, as fingerprints; "" if one is not known.
 
     Attributes:
-        encoder: Of the encoder.
-        quantizer: Of the leaves and codebooks of the index.
-        partition: Of its documents and their tokens.
+        encoder: Fingerprint of the encoder.
+        quantizer: Fingerprint of the leaves and codebooks of the index.
+        partition: Fingerprint of its documents and their tokens.
     """
 
     encoder: str = ""
@@ -63,16 +63,19 @@ class Retriever(tf.Module):
     """Multi-vector retrieval with [XTR](https://arxiv.org/abs/2304.01982) in one module.
 
     Args:
-        encoder: Gives a vector to every token.
-        tokenizer: Whose ids the encoder was trained on.
-        searcher: Holds the vectors of all document tokens.
-        document_of_token: `[tokens]` integers, ordinals of the documents that own them.
-        documents: What is returned for a document.
-        tokens: Pieces and places of the tokens, for explanations; they are left out without it.
-        defaults: What a request that names no parameters is answered with.
-        piece_weights: How common pieces are, for weights of query tokens; there are none without it.
-        identity: Where it comes from, for callers that merge the answers of several.
-        lexical: BM25 of the documents, for hybrid search; there is none without it.
+        encoder: The encoder of queries and documents.
+        tokenizer: The tokenizer that the encoder was trained with.
+        searcher: The searcher over all document tokens.
+        document_of_token: `[tokens]` integers, the document ordinal of each token.
+        documents: The table of documents.
+        tokens: Pieces and spans of tokens, for explanations; None leaves them out.
+        defaults: Default parameters of requests.
+        piece_weights: Frequencies of pieces, for weights of query tokens; None for no weights.
+        identity: Its origin, for callers that merge the results of several retrievers.
+        lexical: BM25 of the documents, for hybrid search; None for no BM25.
+
+    Raises:
+        InputError: If the sizes of the parts do not match, or if the defaults need parts that are missing.
 
     Example:
         >>> retriever = Retriever(encoder, tokenizer, ExactSearcher(vectors), owners, documents)
@@ -119,13 +122,14 @@ class Retriever(tf.Module):
         )
         self.keeps_vectors = searcher.vectors_of(tf.zeros([0], tf.int32)) is not None
         self.document_offsets = _document_offsets(document_of_token, documents.num_documents)
-        # While a Keras object is saved it swaps its variables for copies, which the loader of TensorFlow
-        # Serving does not find. So its variables are tracked here, and the object itself only closed over.
+        # While a Keras object is saved, it replaces its variables by copies, which the loader of TensorFlow
+        # Serving does not find. So its variables are tracked here, and the object itself is only in a
+        # closure.
         self.encoder_variables = [variable.value for variable in encoder.variables]
-        # One function for all signatures, so that the graph holds the encoder once.
+        # One function for all signatures, so that the encoder is in the graph only once.
         self._encode = encoder.inference
         owners, offsets = self.document_of_token, self.document_offsets
-        # Without `self`, which would keep an index in memory until cycles are collected.
+        # Without `self`, which would keep the index in memory until the garbage collector finds the cycle.
         self._search_tokens = TokenSearch(
             searcher, lambda text: AllowedTokens(documents.allowed(text), offsets, owners)
         )
@@ -139,27 +143,52 @@ class Retriever(tf.Module):
         )
 
     def query_ids(self, queries: tf.Tensor) -> tf.RaggedTensor:
-        """Piece ids of `[batch]` strings, cut to the longest query: `[batch, (tokens)]` int32."""
+        """Returns the piece ids of queries, truncated to the longest query length.
+
+        Args:
+            queries: `[batch]` strings.
+
+        Returns:
+            `[batch, (tokens)]` int32.
+        """
         return self.tokenizer.ragged(queries, self.tokenizer.config.query_length)
 
     def document_ids(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """Piece ids of `[batch]` strings, `[batch, (tokens)]` int32, and which were cut, `[batch]` bool."""
+        """Returns the piece ids of documents, truncated to the longest document length.
+
+        Args:
+            texts: `[batch]` strings.
+
+        Returns:
+            `[batch, (tokens)]` int32, and which texts were truncated, `[batch]` bool.
+        """
         return self.tokenizer.cut(texts, self.tokenizer.config.document_length)
 
     def encode(self, ids: tf.RaggedTensor) -> EncodedTexts:
-        """Encodes piece ids, padded to the longest row of the batch."""
+        """Encodes piece ids, padded to the longest row of the batch.
+
+        Args:
+            ids: `[batch, (tokens)]` int32.
+
+        Returns:
+            Vectors and mask.
+        """
         return EncodedTexts(*self._encode(ids.to_tensor(self.tokenizer.pad_id)))
 
     def weigh(self, queries: EncodedTexts, ids: tf.RaggedTensor, token_weights: tf.Tensor) -> EncodedTexts:
-        """The same queries with the weights that a request asks for.
+        """Returns the queries with the weights of a request.
 
         Args:
-            queries: Of `encode`.
-            ids: What was encoded.
-            token_weights: `[queries]` strings, or `[1]` for all of them.
+            queries: The result of `encode`.
+            ids: The encoded ids.
+            token_weights: `[queries]` strings, or `[1]` for all queries.
 
         Returns:
             The queries with weights.
+
+        Raises:
+            tf.errors.InvalidArgumentError: If there are no piece frequencies and a request needs them. Inside
+                a graph, it is raised when the graph runs.
         """
         if self.piece_weights is None:
             known = require(
@@ -173,7 +202,7 @@ class Retriever(tf.Module):
         return queries._replace(weights=tf.where((token_weights == "idf")[:, tf.newaxis], idf, 1.0))
 
     def find_tokens(self, queries: EncodedTexts, request: SearchRequest) -> TokenHits:
-        """Searches the tokens of all queries, each among the documents that its filter lets pass.
+        """Searches the tokens of all queries, each among the documents that its filter allows.
 
         Args:
             queries: Vectors and mask of the queries.
@@ -190,10 +219,10 @@ class Retriever(tf.Module):
         return self._search_tokens(rows, lengths, TokenRequest(request.k_prime, request.leaves, filters))
 
     def rank(self, hits: TokenHits, queries: EncodedTexts, request: SearchRequest) -> RankedDocuments:
-        """Scores the documents that own the hits.
+        """Ranks the documents of the hits.
 
         Args:
-            hits: Of `find_tokens`.
+            hits: The result of `find_tokens`.
             queries: Vectors and mask of the queries.
             request: Parameters of the ranking.
 
@@ -215,10 +244,10 @@ class Retriever(tf.Module):
     def missing_similarities(
         self, hits: TokenHits, queries: EncodedTexts, request: SearchRequest
     ) -> tf.Tensor:
-        """m_i of every query token, `[rows]` float32.
+        """Returns m_i of every query token.
 
         Args:
-            hits: Of `find_tokens`.
+            hits: The result of `find_tokens`.
             queries: Vectors and mask of the queries.
             request: The imputation and its constant.
 
@@ -232,38 +261,51 @@ class Retriever(tf.Module):
     def search(
         self, queries: EncodedTexts, request: SearchRequest, texts: tf.Tensor | None = None
     ) -> HybridDocuments:
-        """Finds and ranks documents; the first of them again by exact f_ColBERT if the request asks.
+        """Finds and ranks documents. The best ones are rescored by exact f_ColBERT if the request says so.
 
         Args:
-            queries: Their tokens.
-            request: What is asked for.
-            texts: `[queries]` strings, for BM25; without them `alpha` is taken to be 0.
+            queries: The tokens of the queries.
+            request: The parameters of the request.
+            texts: `[queries]` strings, for BM25. Without them, `alpha` counts as 0.
 
         Returns:
-            Ordinals, best first, with the score and what it was made of.
+            Ordinals, best first, with the score and its parts.
         """
         return self.search_with_hits(queries, request, texts)[1]
 
     def search_with_hits(
         self, queries: EncodedTexts, request: SearchRequest, texts: tf.Tensor | None = None
     ) -> tuple[TokenHits, HybridDocuments]:
-        """As `search`, with the hits that it is by."""
+        """Finds and ranks documents as `search` does, and also returns the hits.
+
+        Args:
+            queries: The tokens of the queries.
+            request: The parameters of the request.
+            texts: `[queries]` strings, for BM25. Without them, `alpha` counts as 0.
+
+        Returns:
+            The token hits, and the result of `search`.
+        """
         hits = self.find_tokens(queries, request)
         return hits, self.rank_hits(hits, queries, request, texts)
 
     def rank_hits(
         self, hits: TokenHits, queries: EncodedTexts, request: SearchRequest, texts: tf.Tensor | None
     ) -> HybridDocuments:
-        """Ranks the documents that own the hits, and those that BM25 finds.
+        """Ranks the documents of the hits, and those that BM25 finds.
 
         Args:
-            hits: Of `find_tokens`.
+            hits: The result of `find_tokens`.
             queries: Vectors and mask of the queries.
             request: Parameters of the ranking.
-            texts: `[queries]` strings for BM25; None where queries came as vectors.
+            texts: `[queries]` strings for BM25; None if queries were given as vectors.
 
         Returns:
-            Ordinals, best first, with the score and what it was made of.
+            Ordinals, best first, with the score and its parts.
+
+        Raises:
+            tf.errors.InvalidArgumentError: If the request needs stored vectors or BM25 and the model has
+                none. Inside a graph, it is raised when the graph runs.
         """
         request = self._checked(request)
 
@@ -279,7 +321,7 @@ class Retriever(tf.Module):
         return ranked.above(request.min_score)
 
     def _checked(self, request: SearchRequest) -> SearchRequest:
-        """The same request, which fails when run if it asks for what this model does not have."""
+        """Returns the same request, which fails when it runs if the model does not have what it needs."""
         checks = []
         if not self.keeps_vectors:
             checks.append(
@@ -316,7 +358,7 @@ class Retriever(tf.Module):
         candidates = self.rank(
             hits, queries, request._replace(top_k=tf.where(wanted, request.rescore, request.top_k))
         )
-        # Where none is wanted there is nothing to look up.
+        # Queries without rescoring have nothing to look up.
         looked_up = candidates._replace(ordinals=tf.where(wanted[:, tf.newaxis], candidates.ordinals, -1))
         rescored = rescore_documents(
             RankedDocuments(*map(at_least_one_row, looked_up)),
@@ -336,7 +378,7 @@ class Retriever(tf.Module):
 
 
 def _document_offsets(document_of_token: np.ndarray, num_documents: int) -> tf.Variable:
-    """`[documents + 1]` int32: the tokens of document `i` are `[i]` to `[i + 1]`."""
+    """Returns `[documents + 1]` int32; the tokens of document `i` are `[i]` to `[i + 1]`."""
     offsets = np.searchsorted(document_of_token, np.arange(num_documents + 1))
     return tf.Variable(offsets.astype(np.int32), trainable=False, name="document_offsets")
 

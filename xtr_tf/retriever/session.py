@@ -1,6 +1,6 @@
-"""A retriever in this process, called as an exported model is: by signature, with plain values.
+"""A retriever in this process that is called like an exported model: by signature, with plain values.
 
-`RetrieverSession` takes the place of `SavedModelSession` where nothing was exported. Knows nothing of files.
+`RetrieverSession` replaces `SavedModelSession` if nothing was exported. Knows nothing about files.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from xtr_tf.retriever.signatures import build_signatures
 from xtr_tf.runtime.signature import Signature, TensorSpec
 from xtr_tf.runtime.status import readable
 
-# A signature's graph takes as long to build as some sixty calls without one gain by it.
+# Building the graph of a signature takes as long as it saves in about sixty calls.
 _CALLS_WITHOUT_GRAPH = 64
 _EAGER_ASSERTION = re.compile(r"Expected .* to be true\. Summarized data: (.*)", re.DOTALL)
 
 
 class RetrieverSession:
-    """The signatures of a retriever. Runs may come from many threads at once.
+    """The signatures of a retriever. Many threads may call `run` at the same time.
 
-    The first calls of a signature run op by op, so that the first answer is there at once; a signature
-    that is called often gets its graph.
+    The first calls of a signature run op by op, so that the first answer does not wait for a graph. A
+    signature that is called often gets its graph.
 
     Args:
-        retriever: What to ask.
+        retriever: The retriever to call.
 
     Attributes:
-        signatures: Inputs by name, as `SavedModelSession` has them; outputs are not told.
+        signatures: Inputs by name, as in `SavedModelSession`. Outputs are not described.
 
     Example:
         >>> RetrieverSession(retriever).run("search", {"query": ["highest mountain"]})["document_ids"]
@@ -48,7 +48,18 @@ class RetrieverSession:
         self.signatures = {name: _describe(name, function) for name, function in self._functions.items()}
 
     def run(self, signature: str, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Runs one signature; see `SavedModelSession.run`."""
+        """Runs one signature. See `SavedModelSession.run`.
+
+        Args:
+            signature: Name of the signature.
+            inputs: Values by input name.
+
+        Returns:
+            Arrays by output name.
+
+        Raises:
+            InputError: If the inputs are invalid.
+        """
         arrays = self.signatures[signature].check(inputs)
         tensors = {name: tf.constant(array) for name, array in arrays.items()}
         self._calls[signature] += 1
@@ -62,7 +73,7 @@ class RetrieverSession:
 
 
 def _describe(name: str, function: Any) -> Signature:
-    """What a traced function says of its inputs."""
+    """Returns the description of a traced function's inputs."""
     inputs = {}
     for spec in function.input_signature:
         dtype = np.dtype(object) if spec.dtype == tf.string else np.dtype(spec.dtype.as_numpy_dtype)
@@ -73,7 +84,7 @@ def _describe(name: str, function: Any) -> Signature:
 
 
 def _sentence(message: str) -> str:
-    """What a failed assertion says, with or without a graph around it."""
+    """Returns the message of a failed assertion, with or without a graph."""
     found = _EAGER_ASSERTION.search(message)
     if not found:
         return readable(message)

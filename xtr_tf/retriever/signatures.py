@@ -1,4 +1,4 @@
-"""The functions of an exported retriever. Their names, dtypes and shapes are public interface.
+"""The functions of an exported retriever. Their names, dtypes and shapes are a public interface.
 
 `B` queries, `K` documents (`top_k`), `L` tokens of the longest query, `D` vector width, `?` any number.
 
@@ -6,65 +6,66 @@
 |---|---|---|
 | `serving_default` | `query` string[B] | `document_ids` string[B, K], `scores` float[B, K] |
 | `search` | `query` string[B], *parameters* | `document_ids`, `titles`, `languages` string[B, K], \
-`scores` float[B, K]; where they are kept, `texts` (or snippets of them) and `fields` (JSON) string[B, K]; \
+`scores` float[B, K]; if they are stored, `texts` (or snippets of them) and `fields` (JSON) string[B, K]; \
 with BM25, \
 `xtr_scores`, `lexical_scores` float[B, K] |
 | `search_vectors` | `encodings` float[B, L, D], `mask` bool[B, L], `weights` float[B, L], *parameters* \
 without `token_weights`, `alpha`, `fusion` | as `search`, without `xtr_scores`, `lexical_scores` |
 | `search_tokens` | `query` string[B], `k_prime`, `leaves` int32[B], `languages`, `filter` string[B] | per \
 query token (L) and hit (C): `mask` bool[B, L], `token_ids` int32[B, L, C], `scores` float[B, L, C], \
-`cutoffs` float[B, L], `documents` int32[B, L, C], which counts in the query's own `document_ids`, `titles`, \
-`languages` string[B, ?] (`ordinals` int32[B, ?]); where pieces are counted, `piece_documents` int32[B, L], \
+`cutoffs` float[B, L], `documents` int32[B, L, C], positions in the query's own `document_ids`, `titles`, \
+`languages` string[B, ?] (`ordinals` int32[B, ?]); if pieces are counted, `piece_documents` int32[B, L], \
 `piece_background` float[B, L], `num_documents` int32[B] |
 | `search_vectors_tokens` | `encodings`, `mask`, and the parameters of `search_tokens` | as `search_tokens` |
 | `explain` | as `search`, without `rescore` | as `search`, and `query_pieces` \
 string[B, L], `retrieved` bool[B, K, L], `token_scores` float[B, K, L], `document_pieces` string[B, K, L], \
 `starts`, `limits` int32[B, K, L], `weights` float[B, L] |
 | `encode_query` | `query` string[B] | `encodings` float[B, L, D], `mask` bool[B, L], `ids` int32[B, L], \
-`pieces` string[B, L]; where pieces are counted, `idf` float[B, L] |
+`pieces` string[B, L]; if pieces are counted, `idf` float[B, L] |
 | `encode_document` | `document` string[B] | `encodings`, `mask` and `ids` as `encode_query`, `truncated` \
 bool[B] |
-| `look_up` | `documents` int32[B, K], `tokens` int32[B, K, L]: ordinals, -1 for none | of documents and \
-tokens what `explain` has; `encoder`, `quantizer`, `partition` string[B], fingerprints of the model's origin |
+| `look_up` | `documents` int32[B, K], `tokens` int32[B, K, L]: ordinals, -1 for none | the outputs of \
+`explain` for documents and tokens; `encoder`, `quantizer`, `partition` string[B], fingerprints of the \
+model's origin |
 | `score` | `query` string[B], `documents` string[B, ?] | `scores` float[B, ?], exact f_ColBERT, `truncated` \
 bool[B, ?] |
 
-*Parameters*, a value for each query or one for all, and the model's default where the server knows defaults
-of inputs:
+*Parameters* have one value per query, or one for all. If the server supports defaults of inputs, they may be
+left out, and the model's default is used:
 
 | input | | range |
 |---|---|---|
-| `k_prime` | int32[B] | tokens that each query token retrieves: 1 or more; more than there are means all |
-| `top_k` | int32[B] | documents returned: 1 to 10,000 |
-| `leaves` | int32[B] | leaves of the index to search: 0 (the index's own rule) or more |
+| `k_prime` | int32[B] | document tokens that each query token retrieves: 1 or more; all if there are fewer |
+| `top_k` | int32[B] | documents to return: 1 to 10,000 |
+| `leaves` | int32[B] | leaves of the index to probe: 0 (the default of the index) or more |
 | `imputation` | string[B] | `top_k_prime`, `zero`, `constant` or `none` |
-| `constant` | float[B] | any finite number; counts only with `constant` |
+| `constant` | float[B] | any finite number; used only with `constant` |
 | `languages` | string[B] | only documents in one of these, separated by commas; "" for all |
-| `rescore` | int32[B] | candidates ranked again by exact f_ColBERT: 0 (none), or `top_k` to 10,000 where \
-the index keeps vectors |
+| `rescore` | int32[B] | candidates ranked again by exact f_ColBERT: 0 (none), or `top_k` to 10,000 if \
+the index stores vectors |
 | `filter` | string[B] | conditions on fields that documents must meet, such as `year>=2020;source=wiki`; \
 "" for none; see `filters.py` |
 | `min_score` | float[B] | documents with a lower score are not returned |
-| `token_weights` | string[B] | `none`: all query tokens count the same; `idf`: by how rare their pieces are |
-| `alpha` | float[B] | what BM25 counts for, from 0 (XTR) to 1 (BM25), where the model has it |
+| `token_weights` | string[B] | `none`: equal weights of query tokens; `idf`: by the rarity of their pieces |
+| `alpha` | float[B] | weight of BM25, from 0 (XTR) to 1 (BM25), if the model has it |
 | `fusion` | string[B] | `weighted` or `rrf`; see `xtr_tf/scoring/fusion.py` |
 
-**Joining and splitting.** Every input and output has the queries first. Requests whose inputs agree in all
-other dimensions may be joined along the first and the answer split again: each query gets what it would get
-alone, only the other dimensions may be larger, as for the longest query or the largest `top_k`, and hold
-padding there.
+**Joining and splitting.** The first dimension of every input and output is the queries. Requests whose inputs
+have the same other dimensions may be joined along the first, and the answer may be split again. Each query
+gets the same result as alone. Only the other dimensions may be larger, for the longest query or the largest
+`top_k`, and have padding there.
 
-Results are in descending order of score. K is the largest `top_k`; where a query asked for fewer documents
-or fewer were found, the rest is "" and -inf. A query longer than the tokenizer's limit is cut to it, and so
-is a document, of which `truncated` tells; bytes that are not UTF-8 count as U+FFFD. A blank query is refused,
-except by `serving_default`, which finds nothing for it: servers join requests of several callers to one
-batch, and one caller's mistake must not fail the others. Where `retrieved` is false, `token_scores` holds
-what was imputed and the piece is "" with the span -1 to -1; spans count characters of `"{title} {text}"`.
+Results are in descending order of score. K is the largest `top_k`. If a query requested fewer documents, or
+fewer were found, the rest is "" and -inf. A query longer than the tokenizer's limit is truncated, and so is a
+document, which `truncated` shows. Bytes that are not UTF-8 count as U+FFFD. A blank query is refused, except
+by `serving_default`, which finds nothing for it: servers join requests of several callers into one batch, and
+the mistake of one caller must not make the others fail. Where `retrieved` is false, `token_scores` has the
+imputed similarity, and the piece is "" with the span -1 to -1. Spans count characters of `"{title} {text}"`.
 Among token hits, padding has the document -1 and the score -inf.
 
-With an `alpha` above 0 candidates are those of XTR and of BM25, and `scores` are their fused scores. Of every
-document `xtr_scores` has f_XTR', with m_i for all tokens where none was retrieved, or f_ColBERT where it was
-rescored, and `lexical_scores` has BM25, which is not looked up, but 0, if `alpha` is 0.
+With an `alpha` above 0, candidates are those of XTR and of BM25, and `scores` are their fused scores. For
+every document, `xtr_scores` has f_XTR', with m_i for all tokens if none was retrieved, or f_ColBERT if it was
+rescored. `lexical_scores` has BM25. If `alpha` is 0, BM25 is not looked up, and it is 0.
 """
 
 from __future__ import annotations
@@ -92,7 +93,14 @@ from xtr_tf.scoring.token_hits import TokenHits
 
 
 def build_signatures(retriever: Retriever) -> dict[str, Any]:
-    """Returns a `tf.function` for every signature, by name."""
+    """Returns all signatures.
+
+    Args:
+        retriever: The retriever.
+
+    Returns:
+        A `tf.function` by the name of each signature.
+    """
     return {
         **search_signatures(retriever),
         **text_signatures(retriever),
@@ -102,21 +110,28 @@ def build_signatures(retriever: Retriever) -> dict[str, Any]:
 
 
 def search_signatures(retriever: Retriever) -> dict[str, Any]:
-    """Returns `serving_default`, `search`, `search_vectors`, `search_tokens` and `search_vectors_tokens`."""
+    """Returns `serving_default`, `search`, `search_vectors`, `search_tokens` and `search_vectors_tokens`.
+
+    Args:
+        retriever: The retriever.
+
+    Returns:
+        A `tf.function` by the name of each signature.
+    """
     defaults = retriever.defaults
     default_request = SearchRequest.default(defaults)._replace(languages=None, filter=None)
     # Traced once for the signatures that take parameters.
     traced_search = tf.function(retriever.search_with_hits, autograph=False)
 
     def shared_search(*arguments: Any) -> tuple[TokenHits, HybridDocuments]:
-        # Outside a graph every new length of a query would be traced.
+        # Outside a graph, every new length of a query would be traced.
         return (retriever.search_with_hits if tf.executing_eagerly() else traced_search)(*arguments)
 
     @tf.function(input_signature=[QUERY], autograph=False)
     def serving_default(query: tf.Tensor) -> dict[str, tf.Tensor]:
         ids = retriever.query_ids(query)
         encoded = retriever.encode(ids)
-        # Servers join the requests of several callers: a query without text finds nothing, and harms nobody.
+        # Servers join the requests of several callers. A query without text finds nothing, and does not fail.
         encoded = encoded._replace(mask=encoded.mask & ~has_no_text(ids)[:, tf.newaxis])
         if defaults.token_weights != "none":
             encoded = retriever.weigh(encoded, ids, default_request.token_weights)
@@ -161,7 +176,7 @@ def search_signatures(retriever: Retriever) -> dict[str, Any]:
         tf.TensorSpec([None, None], tf.bool, name="mask"),
     ]
     hits_only = ("k_prime", "leaves", "languages", "filter")
-    # Vectors come without text: without BM25, and with weights of their own if at all.
+    # Vectors have no text, so there is no BM25, and weights are given by the caller, if at all.
     of_text = ("token_weights", "alpha", "fusion")
     of_vectors = [name for name in SearchRequest._fields if name not in of_text]
     weights = (tf.TensorSpec([None, None], tf.float32, name="weights"), tf.constant([[1.0]]))
@@ -198,7 +213,7 @@ def _checked_vectors(encodings: tf.Tensor, mask: tf.Tensor) -> EncodedTexts:
 
 
 def _checked_weights(queries: EncodedTexts, weights: tf.Tensor) -> EncodedTexts:
-    """The same queries with the caller's weights, whose dimensions may be 1 for all of them."""
+    """Returns the queries with the weights of the caller, whose dimensions may be 1 for equal values."""
     shape, given = tf.shape(queries.mask), tf.shape(weights)
     fits = require(
         tf.reduce_all((given == 1) | (given == shape)),
@@ -218,7 +233,7 @@ def _checked_weights(queries: EncodedTexts, weights: tf.Tensor) -> EncodedTexts:
 
 
 def _piece_statistics(retriever: Retriever, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-    """What several indexes must add up before their token hits can be weighted as those of one."""
+    """Returns what several indexes must add up before their token hits can be weighted like those of one."""
     if retriever.piece_weights is None:
         return {}
     documents, background = retriever.piece_weights.look_up(ids.to_tensor(retriever.tokenizer.pad_id))
@@ -236,7 +251,14 @@ def _token_hits(retriever: Retriever, queries: EncodedTexts, request: SearchRequ
 
 
 def text_signatures(retriever: Retriever) -> dict[str, Any]:
-    """Returns `encode_query`, `encode_document` and `score`."""
+    """Returns `encode_query`, `encode_document` and `score`.
+
+    Args:
+        retriever: The retriever.
+
+    Returns:
+        A `tf.function` by the name of each signature.
+    """
 
     @tf.function(input_signature=[QUERY], autograph=False)
     def encode_query(query: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -264,7 +286,7 @@ def _encode(retriever: Retriever, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
 
 
 def _pieces(retriever: Retriever, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-    """The pieces of queries, and what they count for by how rare they are."""
+    """Returns the pieces of queries, and their idf weights."""
     pieces = ids.with_values(retriever.tokenizer.pieces(ids.values)).to_tensor("")
     if retriever.piece_weights is None:
         return {"pieces": pieces}
@@ -272,7 +294,7 @@ def _pieces(retriever: Retriever, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
 
 
 def _score(retriever: Retriever, query: tf.Tensor, documents: tf.Tensor) -> dict[str, tf.Tensor]:
-    """f_ColBERT of `[queries]` with each of its `[queries, documents]`; `-inf` for documents without text."""
+    """Returns f_ColBERT of `[queries]` for their `[queries, documents]`; `-inf` for those without text."""
     queries = retriever.encode(require_text(retriever.query_ids(query), "query"))
     one_row_each = require(
         tf.shape(documents)[0] == tf.shape(query)[0],

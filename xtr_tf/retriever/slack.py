@@ -1,9 +1,9 @@
-"""How far rounding can move the answers of an index, measured by moving its query vectors a little.
+"""Measures how far rounding can move the results of an index, by moving its query vectors a little.
 
-Other processors add the terms of a sum in another order, and an index may make more of it: ScaNN's 8-bit
-lookup tables turn the last bit of a query vector into 1e-4 to 1e-3 of a score. So the index itself is asked
-how far its answers move, for vectors a few units in the last place away, and for vectors as far away as
-the encoder's rounding reaches. Knows arrays only; needs no TensorFlow.
+Other processors add the terms of a sum in another order, and an index may amplify the difference: ScaNN's
+8-bit lookup tables turn the last bit of a query vector into 1e-4 to 1e-3 of a score. So the index itself is
+queried to see how far its results move: for vectors a few units in the last place away, and for vectors as
+far away as the rounding of the encoder. Knows only arrays and needs no TensorFlow.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ Ask = Callable[[np.ndarray], Answer]
 _EPSILON = float(np.finfo(np.float32).eps)
 _DRAWS = 16
 _ULPS = 2
-# A draw of 16 finds what is common; another processor may be less lucky than the worst of them.
+# 16 draws find common cases. Another processor may differ by more than the worst of them.
 _MARGIN = 2.0
-# Texts alone and in a batch are rounded as differently as on two processors; a bound needs more.
+# Rounding differs between single texts and a batch as much as between two processors. A bound must be larger.
 _ENCODER_MARGIN = 8.0
-# A query whose scores move this many times as far as those of others is at an edge of the index.
+# A query is at an edge of the index if its scores move this many times as far as those of others.
 _EDGE = 4.0
 
 
 def encoder_tolerance(batch: Answer, alone: Sequence[Answer]) -> float:
-    """How far the vectors of a text may be from the recorded ones, relative to their length.
+    """Returns how far the vectors of a text may be from the recorded ones, relative to their length.
 
     Args:
         batch: `encodings` and `mask` of texts that were encoded together.
-        alone: Those of the same texts, each encoded alone.
+        alone: The same for each text, encoded separately.
 
     Returns:
         A share of the length.
@@ -51,7 +51,14 @@ def encoder_tolerance(batch: Answer, alone: Sequence[Answer]) -> float:
 
 
 def moved_by_ulps(vectors: np.ndarray) -> Iterator[np.ndarray]:
-    """The vectors again and again, every number up to a few units in its last place away."""
+    """Yields the vectors several times, with every number moved by up to a few units in its last place.
+
+    Args:
+        vectors: Float32 array of any shape.
+
+    Yields:
+        Arrays of the same shape.
+    """
     generator = np.random.default_rng(0)
     for _ in range(_DRAWS):
         steps = generator.integers(-_ULPS, _ULPS, vectors.shape, endpoint=True)
@@ -62,7 +69,7 @@ def moved_by(distance: float, vectors: np.ndarray) -> Iterator[np.ndarray]:
     """Yields the vectors several times, each moved by `distance` of its length in a random direction.
 
     Args:
-        distance: Relative to the length of a vector.
+        distance: Distance relative to the length of a vector.
         vectors: `[..., dim]` float32.
 
     Yields:
@@ -77,20 +84,27 @@ def moved_by(distance: float, vectors: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def rounding_of_scores(dim: int) -> float:
-    """How far two inner products of the same two unit vectors may be apart: sums of `dim` products."""
+    """Returns how far apart two inner products of the same unit vectors may be, as sums of `dim` products.
+
+    Args:
+        dim: Width of a vector.
+
+    Returns:
+        The largest difference by rounding.
+    """
     return dim * _EPSILON
 
 
 def token_spread(ask: Ask, vectors: np.ndarray, moved: Iterator[np.ndarray]) -> float:
-    """How far the score of any token moved, over all moved vectors.
+    """Returns how far the score of any token moved, over all moved vectors.
 
     Args:
-        ask: Gives token hits.
+        ask: Function that returns token hits.
         vectors: `[queries, length, dim]`.
-        moved: The same, moved a little.
+        moved: The same vectors, moved a little.
 
     Returns:
-        The largest difference of two scores of the same token.
+        The largest difference between two scores of the same token.
     """
     expected = _scores_of_tokens(ask(vectors))
     worst = 0.0
@@ -102,12 +116,12 @@ def token_spread(ask: Ask, vectors: np.ndarray, moved: Iterator[np.ndarray]) -> 
 
 @dataclasses.dataclass(frozen=True)
 class Steadiness:
-    """What moved vectors did to rankings.
+    """The effect of moved vectors on rankings.
 
     Attributes:
         tolerance: How far the score of a document may be from the recorded one.
-        queries: `[queries]` bool, those that can be checked by it; the others are at an edge of the index,
-            such as between two leaves, where a last bit decides what is looked at.
+        queries: `[queries]` bool, which queries can be checked with it. The others are at an edge of the
+            index, such as between two leaves, where the last bit decides which tokens are scored.
     """
 
     tolerance: float
@@ -120,13 +134,13 @@ def steadiness_of_rankings(
     """Measures how far rankings move.
 
     Args:
-        ask: Gives `document_ids` and `scores`.
+        ask: Function that returns `document_ids` and `scores`.
         vectors: `[queries, length, dim]`.
-        moved: The same, moved a little.
-        spread_of_tokens: How far the scores of tokens move, whose mean a document's score is.
+        moved: The same vectors, moved a little.
+        spread_of_tokens: How far the scores of tokens move. The score of a document is a mean of them.
 
     Returns:
-        How far a score may move, and which queries can be checked by it.
+        How far a score may move, and which queries can be checked with it.
     """
     expected = ask(vectors)
     answers = [ask(other) for other in moved]
@@ -140,26 +154,26 @@ def steadiness_of_rankings(
         not any(differences(_row(expected, query, tolerance), _outputs(answer, query)) for answer in answers)
         for query in range(count)
     ]
-    if not steady.any():  # Some answer must be checked, though a last bit may change it.
+    if not steady.any():  # At least one answer must be checked, even if the last bit may change it.
         steady[np.argmin(spreads)] = True
     return Steadiness(tolerance, steady)
 
 
 def slack(dim: int, spread: float) -> float:
-    """The tolerance that follows from a measured spread of scores.
+    """Returns the tolerance that follows from a measured spread of scores.
 
     Args:
         dim: Width of a vector.
         spread: How far scores moved when vectors were moved by their rounding.
 
     Returns:
-        The largest difference of two scores that counts as equal.
+        The largest difference between two scores that count as equal.
     """
     return rounding_of_scores(dim) + _MARGIN * spread
 
 
 def _scores_of_tokens(hits: Answer) -> dict[tuple[int, int, int], float]:
-    """By query, position in it, and retrieved token."""
+    """Returns scores by query, position in it, and retrieved token."""
     is_hit = hits["documents"] >= 0
     queries, positions, _ = np.nonzero(is_hit)
     names = (queries.tolist(), positions.tolist(), hits["token_ids"][is_hit].tolist())

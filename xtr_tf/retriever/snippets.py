@@ -1,16 +1,16 @@
-"""What of a long text is shown: a snippet where most of what the query found stands.
+"""Cuts long texts to snippets around the best matches with the query.
 
-Stock ops on strings, so that any server can do it; runs only if a caller asks for texts. Knows nothing of
-searching.
+Uses stock string ops, so that any server can run it, and runs only if a caller requests texts. Knows nothing
+about searching.
 """
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-#: Characters of a snippet at most, the ellipses included.
+#: Maximum number of characters in a snippet, including the ellipses.
 LENGTH = 300
-# Characters before the first match, and how much of them a word may be that was cut.
+# Characters before the first match, and the maximum length of a cut word that is removed.
 _LEAD, _WORD = 50, 30
 _INNER = LENGTH - 2
 
@@ -18,18 +18,19 @@ _INNER = LENGTH - 2
 def cut_snippets(
     texts: tf.Tensor, titles: tf.Tensor, starts: tf.Tensor, limits: tf.Tensor, scores: tf.Tensor
 ) -> tf.Tensor:
-    """Cuts texts to the snippets that hold most of the matches, by the sum of their scores.
+    """Cuts texts to the snippets with the best matches, by the sum of their scores.
 
-    A snippet begins a little before a match, at the beginning of a word where words are parted by spaces; `…`
-    stands for what was cut. Without matches it is the beginning of the text.
+    A snippet begins a little before a match, at the beginning of a word if words are separated by spaces. `…`
+    stands for the text that was cut. Without matches, the snippet is the beginning of the text.
 
     Args:
         texts: `[queries, documents]` strings.
-        titles: Likewise.
-        starts: `[queries, documents, matches]` int32, first characters in `"{title} {text}"`; -1 for none.
-        limits: Likewise, the characters after the last. Empty matches, as of the end of sequence, do not
-            count.
-        scores: Likewise, float32; negative ones do not count.
+        titles: `[queries, documents]` strings.
+        starts: `[queries, documents, matches]` int32, the first character of each match in
+            `"{title} {text}"`; -1 for none.
+        limits: `[queries, documents, matches]` int32, the character after the last. Empty matches, such as of
+            the end-of-sequence token, do not count.
+        scores: `[queries, documents, matches]` float32. Negative scores do not count.
 
     Returns:
         `[queries, documents]` strings of at most `LENGTH` characters.
@@ -38,14 +39,14 @@ def cut_snippets(
     before = tf.where(titles == "", 0, tf.strings.length(titles, unit="UTF8_CHAR") + 1)[..., tf.newaxis]
     counts = (starts >= before) & (limits > starts) & (scores > 0)
     starts, limits = starts - before, limits - before
-    # Of every match: what a snippet holds that begins a little before it.
+    # For every match, the matches in a snippet that begins a little before it.
     begins = starts[..., tf.newaxis]
     holds = (starts[..., tf.newaxis, :] >= begins) & (
         limits[..., tf.newaxis, :] <= begins - _LEAD + _INNER - _WORD
     )
     weights = tf.where(counts, scores, 0.0)[..., tf.newaxis, :]
     held = tf.where(counts, tf.reduce_sum(tf.where(holds, weights, 0.0), axis=-1), -1.0)
-    # A document without a match at all must not fail the others.
+    # A document without any match must not make the others fail.
     held = tf.pad(held, [[0, 0], [0, 0], [0, 1]], constant_values=-1.0)
     starts = tf.pad(tf.where(counts, starts, 0), [[0, 0], [0, 0], [0, 1]])
     first = tf.gather(starts, tf.argmax(held, axis=-1), batch_dims=2)
@@ -54,15 +55,18 @@ def cut_snippets(
 
 
 def needed_part(text: str, title: str, limit: int) -> str:
-    """The beginning of a text, as far as snippets can show it: they are the same as those of the whole.
+    """Returns the beginning of a text that snippets can show. Its snippets are those of the whole text.
 
     Args:
         text: The text.
-        title: Of the same document.
-        limit: Where the last token of the document that can match ends, in `"{title} {text}"`; 0 for none.
+        title: Title of the same document.
+        limit: End of the last token of the document that can match, in `"{title} {text}"`; 0 for none.
+
+    Returns:
+        The beginning of the text.
     """
     before = len(title) + 1 if title else 0
-    # One more than a snippet has, which tells that something was cut.
+    # One more character than in a snippet, which shows that something was cut.
     return text[: max(limit - before, 0) + LENGTH + 1]
 
 

@@ -1,7 +1,7 @@
-"""What the model returns for ordinals: of documents (ids, titles, languages, texts, fields) and of tokens.
+"""The outputs of the model for ordinals: of documents (ids, titles, languages, texts, fields) and of tokens.
 
-Kept in variables, so that a corpus of millions is restored from the checkpoint and never part
-of the graph. Knows nothing of vectors or searching.
+They are stored in variables, so that a corpus of millions is restored from the checkpoint and is never part
+of the graph. Knows nothing about vectors or searching.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from xtr_tf.retriever.filters import DocumentFilter
 
 
 class DocumentTable(tf.Module):
-    """Looks up what is returned for a document, and which documents a filter lets pass.
+    """Looks up the outputs for documents, and evaluates filters.
 
     Args:
-        documents: In the order of their ordinals. Titles and texts are kept only if any document
-            has one; a table without them answers "".
-        fields: Types of the documents' fields by name; `language` is one of them in any case.
-        snippets: Whether searches show of a text only where the query matched it.
+        documents: The documents, in the order of their ordinals. Titles and texts are stored only if any
+            document has one. Otherwise, a look-up returns "".
+        fields: Types of the documents' fields by name. `language` is always one of the fields.
+        snippets: Whether searches return only a snippet of a text, where the query matched it.
 
     Raises:
-        InputError: There is no document, or two have the same id, or one has none.
+        InputError: If there are no documents, if two have the same id, or if one has none.
     """
 
     def __init__(
@@ -60,17 +60,17 @@ class DocumentTable(tf.Module):
 
     @property
     def field_bytes(self) -> int:
-        """Bytes that fields take, all documents together."""
+        """Size of the fields of all documents, in bytes."""
         return sum(column.num_bytes for column in self.filter.columns.values())
 
     def look_up(self, ordinals: tf.Tensor) -> dict[str, tf.Tensor]:
-        """What is known of documents.
+        """Returns ids, titles and languages of documents.
 
         Args:
-            ordinals: int32 of any shape, -1 for no document.
+            ordinals: int32 in any shape, -1 for no document.
 
         Returns:
-            `document_ids`, `titles` and `languages`: strings of the same shape, "" for no document.
+            `document_ids`, `titles` and `languages`: strings in the same shape, "" for no document.
         """
         present = ordinals >= 0
         rows = tf.maximum(ordinals, 0)
@@ -82,7 +82,14 @@ class DocumentTable(tf.Module):
         }
 
     def look_up_contents(self, ordinals: tf.Tensor) -> dict[str, tf.Tensor]:
-        """What can be shown of documents, of what is kept: `texts`, and `fields` as JSON."""
+        """Returns texts and fields of documents, if they are stored.
+
+        Args:
+            ordinals: int32 in any shape, -1 for no document.
+
+        Returns:
+            `texts`, and `fields` as JSON: strings in the same shape, "" for no document.
+        """
         contents = {}
         if self.texts.shape[0]:
             contents["texts"] = self.look_up_texts(ordinals)
@@ -92,15 +99,40 @@ class DocumentTable(tf.Module):
         return contents
 
     def look_up_ids(self, ordinals: tf.Tensor) -> tf.Tensor:
-        """Only document ids, "" where an ordinal is -1."""
+        """Returns only the ids of documents.
+
+        Args:
+            ordinals: int32 in any shape, -1 for no document.
+
+        Returns:
+            Strings in the same shape, "" for no document.
+        """
         return tf.where(ordinals >= 0, tf.gather(self.ids, tf.maximum(ordinals, 0)), "")
 
     def look_up_texts(self, ordinals: tf.Tensor) -> tf.Tensor:
-        """Texts, "" where an ordinal is -1 or texts are not kept."""
+        """Returns the texts of documents.
+
+        Args:
+            ordinals: int32 in any shape, -1 for no document.
+
+        Returns:
+            Strings in the same shape, "" for no document or if texts are not stored.
+        """
         return tf.where(ordinals >= 0, self._optional(self.texts, tf.maximum(ordinals, 0)), "")
 
     def allowed(self, text: tf.Tensor) -> tf.Tensor:
-        """Which documents pass what `joined_filters` made of a filter and languages; `[documents]` bool."""
+        """Returns which documents meet a filter and have one of some languages.
+
+        Args:
+            text: Scalar string, a value of `joined_filters` that is not empty.
+
+        Returns:
+            `[documents]` bool.
+
+        Raises:
+            tf.errors.InvalidArgumentError: If the filter is invalid. Inside a graph, it is raised when the
+                graph runs.
+        """
         parts = tf.strings.split(text, _BETWEEN)
         listed = tf.strings.strip(tf.strings.split(parts[1], ","))
         condition = Condition(tf.constant("="), listed, tf.zeros(tf.shape(listed), tf.bool))
@@ -113,19 +145,19 @@ class DocumentTable(tf.Module):
         return tf.gather(table, rows)
 
 
-# No filter and no language has this character.
+# A character that is in no filter and in no language.
 _BETWEEN = "\0"
 
 
 def joined_filters(filters: tf.Tensor, languages: tf.Tensor) -> tf.Tensor:
-    """`[queries]` filters and languages, or `[1]` for all, as one string each; "" where there is neither.
+    """Joins the filter and the languages of each query into one string.
 
     Args:
         filters: `[queries]` or `[1]` strings.
-        languages: `[queries]` or `[1]` strings, names between commas.
+        languages: `[queries]` or `[1]` strings, names separated by commas.
 
     Returns:
-        `[queries]` or `[1]` strings.
+        `[queries]` or `[1]` strings, "" for queries with neither.
     """
     shape = tf.broadcast_dynamic_shape(tf.shape(filters), tf.shape(languages))
     filters, languages = tf.broadcast_to(filters, shape), tf.broadcast_to(languages, shape)
@@ -134,7 +166,7 @@ def joined_filters(filters: tf.Tensor, languages: tf.Tensor) -> tf.Tensor:
 
 
 def _strings(values: Iterable[str], name: str) -> tf.Variable:
-    """A variable of strings, empty if all of them are."""
+    """Returns a variable of strings, which has no rows if all of them are empty."""
     encoded = [value.encode() for value in values]
     kept = encoded if any(encoded) else []
     return tf.Variable(np.array(kept, dtype=object), dtype=tf.string, trainable=False, name=name)
@@ -158,11 +190,11 @@ def _check_ids(ids: list[str]) -> None:
 
 
 class TokenOrigins(NamedTuple):
-    """Of tokens, in the shape that was asked for; -1 where not known.
+    """The origins of tokens, in the shape of the ordinals; -1 if they are not known.
 
     Attributes:
-        piece_ids: int32, ids of the vocabulary.
-        starts: int32, first character in `"{title} {text}"`.
+        piece_ids: int32, ids in the vocabulary.
+        starts: int32, the first character in `"{title} {text}"`.
         limits: int32, the character after the last.
     """
 
@@ -175,8 +207,11 @@ class TokenTable(tf.Module):
     """Looks up pieces and character spans of document tokens.
 
     Args:
-        pieces: `[tokens]` integers, ids of the vocabulary.
-        spans: `[tokens, 2]` integers, first character and the one after the last.
+        pieces: `[tokens]` integers, ids in the vocabulary.
+        spans: `[tokens, 2]` integers, the first character and the one after the last.
+
+    Raises:
+        InputError: If the shapes do not match.
     """
 
     def __init__(self, pieces: np.ndarray, spans: np.ndarray) -> None:
@@ -196,7 +231,14 @@ class TokenTable(tf.Module):
         )
 
     def look_up(self, tokens: tf.Tensor) -> TokenOrigins:
-        """Origins of token ordinals of any shape, -1 for no token."""
+        """Returns the origins of tokens.
+
+        Args:
+            tokens: Integers in any shape, token ordinals, -1 for no token.
+
+        Returns:
+            The origins in the same shape, -1 for no token.
+        """
         origins = tf.gather(self.origins, tf.maximum(tokens, 0))
         origins = tf.where((tokens >= 0)[..., tf.newaxis], origins, -1)
         return TokenOrigins(*tf.unstack(origins, axis=-1))

@@ -1,8 +1,8 @@
-"""Searching the tokens of queries that do not all ask for the same k', leaves and filter.
+"""Searches the tokens of queries that may have different k', leaves and filters.
 
-Searchers take one k' for all rows. Here queries that ask for the same are searched together, so that each
-gets what it would get alone, and a batch whose queries all ask for the same, as nearly all do, is one
-search.
+Searchers take one k' for all rows. Here, queries with the same parameters are searched together, so that each
+gets the same result as alone. If all queries of a batch have the same parameters, as in nearly all batches,
+it is one search.
 """
 
 from __future__ import annotations
@@ -19,9 +19,15 @@ from xtr_tf.scoring.token_hits import TokenHits, hits_from_padded
 
 
 def at_least_one_row(values: tf.Tensor) -> tf.Tensor:
-    """Adds a row of zeros to a tensor that has none, to be cut off what comes of it.
+    """Adds a row of zeros to a tensor without rows. The caller removes it from the results.
 
-    Some search ops refuse a search without queries, and `tf.map_fn` cannot stack nothing.
+    Some search ops refuse a search without queries, and `tf.map_fn` cannot stack an empty list.
+
+    Args:
+        values: `[rows, ...]`.
+
+    Returns:
+        `[max(rows, 1), ...]`.
     """
     shape = tf.shape(values)
     missing = tf.cast(shape[:1] == 0, tf.int32)
@@ -29,13 +35,13 @@ def at_least_one_row(values: tf.Tensor) -> tf.Tensor:
 
 
 class TokenRequest(NamedTuple):
-    """What is asked of a token search: `[queries]` each, or `[1]` for all of them.
+    """The parameters of a token search: `[queries]` each, or `[1]` for all queries.
 
     Attributes:
         k_prime: int32.
         leaves: int32.
-        filters: string, for `Allowed` to understand; "" for no filter. None if there is none for any query,
-            which is known when the graph is built.
+        filters: string, an argument of `Allowed`; "" for no filter. None if no query has a filter, which is
+            known when the graph is built.
     """
 
     k_prime: tf.Tensor
@@ -43,7 +49,7 @@ class TokenRequest(NamedTuple):
     filters: tf.Tensor | None = None
 
 
-#: From a scalar string to the tokens that a filter lets pass.
+#: From a scalar string to the tokens that a filter allows.
 Allowed = Callable[[tf.Tensor], AllowedTokens]
 
 
@@ -51,14 +57,14 @@ class TokenSearch:
     """Searches the tokens of all queries.
 
     Args:
-        searcher: What to search.
-        allowed: Understands filters.
+        searcher: The searcher.
+        allowed: Evaluates filters.
     """
 
     def __init__(self, searcher: TokenSearcher, allowed: Allowed) -> None:
         self._searcher = searcher
         self._allowed = allowed
-        # One trace for all signatures. As a call that is not inlined, a branch that is not taken costs one op
+        # One trace for all signatures. The call is not inlined, so a branch that is not taken costs one op
         # instead of all of its ops.
         self._search_groups = tf.function(
             self._trace_groups,
@@ -72,15 +78,18 @@ class TokenSearch:
         )
 
     def __call__(self, rows: tf.Tensor, lengths: tf.Tensor, request: TokenRequest) -> TokenHits:
-        """Searches.
+        """Searches the tokens of all queries.
 
         Args:
-            rows: `[rows, dim]` float32, the query tokens of one query after the other.
-            lengths: `[queries]` int32, how many of them each query has.
-            request: What is asked for.
+            rows: `[rows, dim]` float32, the query tokens, query by query.
+            lengths: `[queries]` int32, the number of tokens per query.
+            request: The parameters of the search.
 
         Returns:
             The hits, `[rows, columns]`.
+
+        Raises:
+            ValueError: If there are no filters and the parameters may differ between queries.
         """
         k_prime, leaves, filters = request
 
@@ -113,7 +122,7 @@ def _search_rows(
     allowed: Callable[[], AllowedTokens] | None = None,
     is_filtered: tf.Tensor | None = None,
 ) -> TokenHits:
-    """Searches rows that ask for the same, among the tokens that `allowed` gives if they are filtered."""
+    """Searches rows with the same parameters, only among the tokens of `allowed` if they are filtered."""
     lengths = tf.concat([lengths, 1 - tf.minimum(tf.shape(rows)[:1], 1)], axis=0)
     padded = at_least_one_row(rows)
 
@@ -134,7 +143,7 @@ def _search_rows(
 def _search_groups(
     searcher: TokenSearcher, rows: tf.Tensor, lengths: tf.Tensor, request: TokenRequest, allowed: Allowed
 ) -> TokenHits:
-    """Searches the queries that ask for the same together, one such group after the other."""
+    """Searches queries with the same parameters together, group by group."""
     k_prime, leaves, filters = (tf.broadcast_to(values, tf.shape(lengths)) for values in request)
     distinct, group_of_query = tf.unique(
         tf.strings.join([tf.strings.as_string(k_prime), tf.strings.as_string(leaves), filters], " ")
@@ -174,7 +183,7 @@ def _search_groups(
         parallel_iterations=1,
     )
     token_ids, scores, counts = (array.concat() for array in found)
-    # Rows come group by group; this is where each is.
+    # Rows are in the order of groups. These are their places.
     places = tf.math.invert_permutation(tf.argsort(group_of_row, stable=True))
 
     columns = tf.maximum(tf.reduce_max(counts), 1)

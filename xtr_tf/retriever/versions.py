@@ -1,4 +1,4 @@
-"""`<base>/<version>/`: where servers look for models, and how a version appears there all at once."""
+"""`<base>/<version>/`: where servers look for models, and how a version appears there atomically."""
 
 from __future__ import annotations
 
@@ -11,14 +11,31 @@ from xtr_tf.files import atomic_directory
 
 
 def versions_in(base: Path) -> list[int]:
-    """Returns the versions in a model's base directory, the smallest first."""
+    """Returns the versions in the base directory of a model.
+
+    Args:
+        base: The base directory.
+
+    Returns:
+        Version numbers, the smallest first; none if the directory does not exist.
+    """
     if not base.is_dir():
         return []
     return sorted(int(path.name) for path in base.iterdir() if path.is_dir() and path.name.isdecimal())
 
 
 def latest_version(directory: Path) -> Path:
-    """Returns the newest version in a base directory, or the directory itself if it is a version."""
+    """Returns the newest version in a base directory, or the directory itself if it is a version.
+
+    Args:
+        directory: A base directory, or a version.
+
+    Returns:
+        The directory of the version.
+
+    Raises:
+        InputError: If it is neither.
+    """
     if (directory / "saved_model.pb").is_file():
         return directory
     versions = versions_in(directory)
@@ -32,23 +49,24 @@ def latest_version(directory: Path) -> Path:
 
 @contextmanager
 def new_version(base: Path, version: int | None) -> Iterator[tuple[Path, Path]]:
-    """Gives a directory to write a version into, which is published only if all goes well.
+    """Provides a directory to write a version into, which is published only if there is no error.
 
     Args:
-        base: The model's base directory, made if need be.
-        version: Its number; the one after the largest if None.
+        base: The base directory of the model, created if it does not exist.
+        version: Version number; one more than the largest if None.
 
     Yields:
         The directory to write into, and the one it will become.
 
     Raises:
-        InputError: The version exists already, before or after the work.
+        InputError: If the version exists, before or after the work.
     """
     if version is None:
         version = (versions_in(base) or [0])[-1] + 1
     final = base / str(version)
     _check_absent(final)
-    # Servers take every directory whose name is a number for a version; a staged one's is none.
+    # Servers treat every directory whose name is a number as a version. The name of a staged one is not a
+    # number.
     with atomic_directory(final) as staging:
         yield staging, final
         _check_absent(final)
