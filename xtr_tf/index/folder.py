@@ -134,7 +134,7 @@ class TokenIndex:
 
     @classmethod
     def open(cls, directory: str | Path) -> TokenIndex:
-        """Opens a directory. Sizes are checked; hashes are checked only by `verify`.
+        """Opens a directory. File sizes are checked, and hashes only by `verify`.
 
         Args:
             directory: The directory of the index.

@@ -133,11 +133,25 @@ class ExportTask:
         return {"partitions_exported": 1}
 
     def folder(self, number: int) -> Path:
-        """Returns the folder of a finished partition."""
+        """Returns the folder of a finished partition.
+
+        Args:
+            number: Number of the partition, from 0.
+
+        Returns:
+            The path of the folder.
+        """
         return Path(self.staging) / partition_name(number)
 
     def entry(self, number: int) -> PartitionEntry:
-        """Returns the entry of a finished partition for `collection.json`."""
+        """Returns the entry of a finished partition for `collection.json`.
+
+        Args:
+            number: Number of the partition, from 0.
+
+        Returns:
+            The entry.
+        """
         return PartitionEntry(**json.loads((self.folder(number) / _ENTRY_FILE).read_bytes()))
 
 

@@ -174,6 +174,9 @@ def watching(
         job: The job to watch.
         shards: The shards of this run.
         on_progress: Called after each count, if not None.
+
+    Yields:
+        Nothing; the thread runs until the context ends.
     """
     ended = threading.Event()
     thread = threading.Thread(target=_watch, args=(job, shards, on_progress, ended), daemon=True)

@@ -75,15 +75,36 @@ class StagedEncoding:
         return counts
 
     def plan(self, shard: ShardPlan) -> str:
-        """Returns the address of a shard's plan."""
+        """Returns the address of a shard's plan.
+
+        Args:
+            shard: The plan of the shard.
+
+        Returns:
+            A path in the staging folder.
+        """
         return FileSystems.join(self.staging, f"plan-{shard.key}.jsonl")
 
     def result(self, shard: ShardPlan) -> str:
-        """Returns the address of a finished shard."""
+        """Returns the address of a finished shard.
+
+        Args:
+            shard: The plan of the shard.
+
+        Returns:
+            A path in the staging folder.
+        """
         return FileSystems.join(self.staging, f"{shard.name}-{shard.key}")
 
     def finished(self, shard: ShardPlan) -> bool:
-        """Returns whether a shard was uploaded completely."""
+        """Returns whether a shard was uploaded completely.
+
+        Args:
+            shard: The plan of the shard.
+
+        Returns:
+            True if its `shard.json`, which is sent last, is there.
+        """
         return bool(FileSystems.exists(FileSystems.join(self.result(shard), ENTRY_FILE)))
 
 

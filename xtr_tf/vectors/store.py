@@ -62,7 +62,7 @@ class TokenVectors:
 
     @classmethod
     def open(cls, directory: str | Path) -> TokenVectors:
-        """Opens a directory. Sizes are checked; hashes are checked only by `verify`.
+        """Opens a directory. File sizes, widths and types are checked, and hashes only by `verify`.
 
         Args:
             directory: The directory of token vectors.
