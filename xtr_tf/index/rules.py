@@ -27,7 +27,7 @@ CORE_TOKENS_PER_K_PRIME = 2.0
 #: With a filter, up to this many allowed tokens are scored one by one (`core`).
 SCORED_DIRECTLY = 32_768
 #: The same for `scann`: the limit is the square root of this times k' times the number of all tokens, which
-#: is 47,000 of a million with k' 1,000. Measured: scoring takes .65 ms per thousand tokens, retrieving 1.2
+#: is 47,000 of a million with k' 1,000. Measured per thousand tokens: scoring takes .65 ms, retrieving 1.2
 #: ms.
 SCANN_DIRECTLY = 2.2
 #: With more allowed tokens, a search retrieves as many tokens as are expected to hold k' allowed ones, and
@@ -37,7 +37,7 @@ SPARE_DEVIATIONS = 3.0
 REORDERED_PER_K_PRIME = 2
 
 #: An index of kind `auto` with up to this many tokens is exact. A query of 16 tokens then takes about 20 ms
-#: on one thread, and nothing must be trained.
+#: on one thread, and there is nothing to train.
 EXACT_TOKENS = 200_000
 
 

@@ -65,8 +65,7 @@ def new_version(base: Path, version: int | None) -> Iterator[tuple[Path, Path]]:
         version = (versions_in(base) or [0])[-1] + 1
     final = base / str(version)
     _check_absent(final)
-    # Servers treat every directory whose name is a number as a version. The name of a staged one is not a
-    # number.
+    # Servers treat every directory with a number as its name as a version. A staged one has another name.
     with atomic_directory(final) as staging:
         yield staging, final
         _check_absent(final)

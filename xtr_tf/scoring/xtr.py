@@ -172,8 +172,7 @@ def map_queries(
             parallel_iterations=None if tf.executing_eagerly() else _QUERIES_AT_ONCE,
         )
 
-    # The loop costs as much as scoring a small query. A batch of one query, the most common one, does not use
-    # it.
+    # The loop costs as much as scoring a small query. A batch of one query, the most common, runs without it.
     return tf.cond(tf.shape(query_mask)[0] == 1, call_once, call_each)
 
 
