@@ -78,3 +78,28 @@ def test_f_xtr_that_tells_nothing_leaves_the_order_to_bm25() -> None:
     nothing = np.full(3, -np.inf, np.float32)
     found = in_graph(nothing, np.array([1, 3, 2], np.float32), 0.5, "weighted")
     assert np.argsort(-found).tolist() == [1, 2, 0]
+
+
+@pytest.mark.parametrize("alpha", [0.3, 1.0])
+@pytest.mark.parametrize("size", SIZES)
+def test_how_far_rounding_of_f_xtr_moves_a_fused_score(size: str, alpha: float) -> None:
+    furthest = 0.0
+    for seed in range(50):
+        xtr, lexical = scores(SIZES[size], seed)
+        if not lexical.any():
+            continue
+        rng, error = np.random.default_rng(seed), 1e-3
+        # Away from the mean of the best, which widens their spread the most; the floor may move, too.
+        best = np.sort(np.maximum(xtr, FLOOR))[-SPREAD_DEPTH:]
+        moved = xtr + error * np.sign(xtr - best.mean())
+        floors = np.array([FLOOR]), np.array([FLOOR - error * rng.choice([0.0, 1.0])])
+        before, after = (
+            fusion_reference.fuse(own[np.newaxis], lexical[np.newaxis], floor, alpha)
+            for own, floor in zip((xtr, moved), floors, strict=True)
+        )
+        candidates = np.isfinite(before)
+        difference = np.abs(after - before)[candidates].max()
+        bound = error * (1 + alpha * fusion_reference.steepness(lexical[np.newaxis]))
+        assert difference <= bound * (1 + 1e-6)
+        furthest = max(furthest, difference / error)
+    assert furthest > 1.1  # further than f_XTR' itself

@@ -17,10 +17,12 @@ import tensorflow as tf
 
 from xtr_tf.config.retrieval import IMPUTATIONS, MAX_TOP_K, TOKEN_WEIGHTS
 from xtr_tf.retriever import slack
+from xtr_tf.retriever.lexical_part import LexicalPart
 from xtr_tf.retriever.reference_cases import Reference, ReferenceCase
 from xtr_tf.retriever.request import SearchRequest
 from xtr_tf.retriever.retriever import Retriever
 from xtr_tf.scoring.fusion import RRF_CONSTANT
+from xtr_tf.scoring.fusion_reference import steepness
 
 # Short lists of hits keep the file small. Which tokens are retrieved does not depend on their number.
 _K_PRIME_OF_HITS = 50
@@ -319,14 +321,16 @@ class _Recorder:
         self, inputs: Mapping[str, Any], outputs: Arrays, tolerances: Mapping[str, float]
     ) -> Mapping[str, float]:
         """Returns tolerances of both kinds of scores and of fused ones, given the tolerance of f_XTR'."""
-        if self._retriever.lexical is None:
+        lexical = self._retriever.lexical
+        if lexical is None:
             return tolerances
         of_xtr, defaults = tolerances["scores"], self._retriever.defaults
         alpha = float(np.max(inputs.get("alpha", defaults.alpha), initial=0))
-        if alpha and defaults.fusion == "rrf":
-            of_fused = 2 * (1 - alpha) / RRF_CONSTANT**2  # two places among the first
+        by_ranks = b"rrf" in inputs.get("fusion", _strings([defaults.fusion])).tolist()
+        if alpha and by_ranks:
+            of_fused = 2 / RRF_CONSTANT**2  # two places among the first
         else:
-            of_fused = of_xtr * (3 if alpha else 1)  # the scale of BM25 moves with it at either end
+            of_fused = of_xtr * (1 + alpha * _steepness(lexical, inputs["query"]) if alpha else 1)
         largest = float(np.max(outputs.get("lexical_scores", 0.0), initial=1))
         of_bm25 = slack.rounding_of_scores(self._retriever.dim) * largest
         of_fused = max(of_fused, slack.rounding_of_scores(self._retriever.dim))
@@ -368,6 +372,16 @@ def _defaults_of(function: Any) -> Arrays:
         for name, parameter in parameters.items()
         if parameter.default is not inspect.Parameter.empty
     }
+
+
+def _steepness(lexical: LexicalPart, texts: np.ndarray) -> float:
+    """Returns how much further than f_XTR' a fused score of one of these queries can move."""
+    terms = lexical.terms_of(tf.constant(texts))
+    scores = [
+        lexical.scores(tf.boolean_mask(terms.keys, terms.queries == place)).numpy()
+        for place in range(len(texts))
+    ]
+    return steepness(np.stack(scores)) if scores else 0.0
 
 
 def _strings(values: Sequence[str | bytes]) -> np.ndarray:

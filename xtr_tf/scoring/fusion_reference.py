@@ -48,6 +48,24 @@ def fuse(
     return np.where(candidates, fused, -np.inf)
 
 
+def steepness(lexical: np.ndarray) -> float:
+    """Returns how far BM25's part of a weighted score moves, relative to f_XTR'.
+
+    The scale of BM25 is the spread of f_XTR' divided by that of BM25. If no f_XTR' moves by more than `e`,
+    their spread does not move further either. Then a fused score moves by at most
+    `e * (1 + alpha * steepness)`.
+
+    Args:
+        lexical: `[queries, documents]`, BM25 scores.
+
+    Returns:
+        The largest BM25 score in units of the spread of the best, over all queries; 0 if there is no spread.
+    """
+    spread = _spread(lexical)[:, 0]
+    largest = lexical.max(axis=1, initial=0)
+    return float(np.max(largest[spread > 0] / spread[spread > 0], initial=0))
+
+
 def _spread(scores: np.ndarray) -> np.ndarray:
     """Returns `[queries, 1]`, the standard deviation of the best scores of each query."""
     depth = min(_SPREAD_DEPTH, scores.shape[1])
