@@ -176,7 +176,7 @@ def test_miracl(tmp_path):
     assert swahili.positives[0].full_text == "t sw 0"
     assert swahili.negatives[0].text == "sw 1"
     assert len(examples(tmp_path, split="dev", language="sw")) == 1
-    with pytest.raises(InputError, match="No MIRACL topics of split 'train'"):
+    with pytest.raises(InputError, match="no MIRACL topics of split 'train'"):
         examples(tmp_path)
 
 
