@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+from tfx.proto import pusher_pb2
 from tfx.types import artifact_utils, standard_artifacts
+from tfx.utils import proto_utils
+
+from tfx_pipeline.artifacts import write_model_blessing
+from tfx_pipeline.components.pusher import PushOnceExecutor
 
 _ids = itertools.count(1)
 
@@ -82,3 +87,18 @@ def _in_vertex(artifact: Any) -> dict[str, Any]:
         "type": {"instanceSchema": schema.decode() if isinstance(schema, bytes) else schema},
         "metadata": kubeflow_v2_entrypoint_utils._get_json_metadata_mapping(artifact),
     }
+
+
+def push_model(model: Any, folder: Path, base: str, blessed: bool = True) -> Any:
+    """Runs Pusher on a model, with its artifacts in `folder`, and returns the `PushedModel`."""
+    blessing = new_artifact(standard_artifacts.ModelBlessing, folder / "blessing")
+    write_model_blessing(blessing, blessed, ["because"], model, None)
+    pushed = new_artifact(standard_artifacts.PushedModel, folder / "pushed")
+    filesystem = pusher_pb2.PushDestination.Filesystem(base_directory=base)
+    destination = proto_utils.proto_to_json(pusher_pb2.PushDestination(filesystem=filesystem))
+    PushOnceExecutor().Do(
+        {"model": [model], "model_blessing": [blessing]},
+        {"pushed_model": [pushed]},
+        {"push_destination": destination},
+    )
+    return pushed

@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
-from artifacts_on_disk import new_artifact, write_examples
-from tfx.proto import pusher_pb2
+from artifacts_on_disk import new_artifact, push_model, write_examples
 from tfx.types import standard_artifacts
-from tfx.utils import proto_utils
 
 from tfx_pipeline import storage
-from tfx_pipeline.artifacts import refusals, write_model_blessing
-from tfx_pipeline.components.pusher import PushOnceExecutor, newest_version
+from tfx_pipeline.artifacts import refusals
+from tfx_pipeline.components.pusher import newest_version
 from tfx_pipeline.components.retrieval_evaluator import RetrievalEvaluatorExecutor
 from tfx_pipeline.components.retriever_exporter import _partitions
 from tfx_pipeline.components.serving_validator import ServingValidatorExecutor
@@ -47,17 +45,7 @@ def model(collection_base: Path, tmp_path: Path) -> Any:
 
 
 def push(model: Any, folder: Path, base: str = "") -> Any:
-    blessing = new_artifact(standard_artifacts.ModelBlessing, folder / "blessing")
-    write_model_blessing(blessing, True, ["because"], model, None)
-    pushed = new_artifact(standard_artifacts.PushedModel, folder / "pushed")
-    filesystem = pusher_pb2.PushDestination.Filesystem(base_directory=base or str(folder / "serving"))
-    destination = proto_utils.proto_to_json(pusher_pb2.PushDestination(filesystem=filesystem))
-    PushOnceExecutor().Do(
-        {"model": [model], "model_blessing": [blessing]},
-        {"pushed_model": [pushed]},
-        {"push_destination": destination},
-    )
-    return pushed
+    return push_model(model, folder, base or str(folder / "serving"))
 
 
 def listed(folder: Path) -> list[str]:

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from artifacts_on_disk import new_artifact
-from tfx.proto import pusher_pb2
+from artifacts_on_disk import new_artifact, push_model
 from tfx.types import standard_artifacts
-from tfx.utils import io_utils, proto_utils
+from tfx.utils import io_utils
 
-from tfx_pipeline.artifacts import write_model_blessing
-from tfx_pipeline.components.pusher import PushOnceExecutor, newest_version
+from tfx_pipeline.components.pusher import newest_version
 from xtr_tf.files import changed_files
 
 
@@ -25,17 +23,7 @@ def push(folder: Path, name: str, corpus: str, created: str, blessed: bool = Tru
     # When it was made and what memory it took are never quite the same.
     card = {"corpus": {"sha256": corpus}, "created": created, "memory": {"peak_bytes": len(created)}}
     (serving / "model_card.json").write_text(json.dumps(card))
-    blessing = new_artifact(standard_artifacts.ModelBlessing, folder / f"{name}-blessing")
-    write_model_blessing(blessing, blessed, ["because"], model, None)
-    pushed = new_artifact(standard_artifacts.PushedModel, folder / f"{name}-pushed")
-    filesystem = pusher_pb2.PushDestination.Filesystem(base_directory=str(folder / "serving"))
-    destination = proto_utils.proto_to_json(pusher_pb2.PushDestination(filesystem=filesystem))
-    PushOnceExecutor().Do(
-        {"model": [model], "model_blessing": [blessing]},
-        {"pushed_model": [pushed]},
-        {"push_destination": destination},
-    )
-    return pushed
+    return push_model(model, folder / f"{name}-push", str(folder / "serving"), blessed)
 
 
 def test_what_is_in_production_is_not_pushed_again(tmp_path: Path) -> None:
