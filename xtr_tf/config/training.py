@@ -86,6 +86,8 @@ class DataConfig:
         language_temperature: Languages are drawn with probability proportional to their number of
             examples to the power 1 / temperature. 1 keeps the proportions of the data; larger values even
             them out.
+        one_language_per_batch: Whether all examples of a batch have the same language, so that a query cannot
+            tell its document from the others by the language alone.
         max_bad_records: Number of records that may be skipped before reading stops; below 1, the share of
             all records.
         teacher_vectors: Stores of a teacher's token vectors (`training/data/teacher_vectors.py` describes the
@@ -98,6 +100,7 @@ class DataConfig:
     dev: tuple[SourceConfig, ...] = ()
     hard_negatives: int = 0
     language_temperature: float = 1.0
+    one_language_per_batch: bool = False
     max_bad_records: float = 100.0
     teacher_vectors: tuple[str, ...] = ()
     teacher_texts: int = 64

@@ -213,11 +213,11 @@ def _open_data(config: RunConfig, tokenizer: Tokenizer, dim: int) -> _Data:
 def _open_examples(config: RunConfig, tokenizer: Tokenizer) -> TrainingData | TokenizedData:
     """Opens the examples. Refuses too few to learn from: the loss over one document is 0 for any model."""
     data: TrainingData | TokenizedData
-    if any(source.format == "tokenized" for source in config.data.train):
-        data = TokenizedData(config.data, tokenizer.config, config.training.seed)
-    else:
-        data = TrainingData(config.data, config.training.seed)
     batch_size = config.training.batch_size
+    if any(source.format == "tokenized" for source in config.data.train):
+        data = TokenizedData(config.data, tokenizer.config, config.training.seed, batch_size)
+    else:
+        data = TrainingData(config.data, config.training.seed, batch_size)
     if len(data) < batch_size:
         raise InputError(
             "A batch needs as many usable examples as it has queries; add data, or lower "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -138,3 +139,22 @@ def test_texts_that_are_tokenized_first_give_the_same_batches_without_python(dat
             np.testing.assert_array_equal(a, b, err_msg=name)
     assert python_operations(texts) == {"PyFuncStateless"}
     assert python_operations(tokenized) == set()
+
+
+def test_a_batch_can_have_one_language(tmp_path, tiny_corpus):
+    tokenizer = tiny_corpus.tokenizer
+    path = tmp_path / "train.jsonl"
+    languages = ["en"] * 12 + ["sw"] * 6
+    records = [
+        {"query": f"{code} {i}", "language": code, "positive": "p"} for i, code in enumerate(languages)
+    ]
+    path.write_text("\n".join(map(json.dumps, records)))
+    config = DataConfig(train=(SourceConfig(path=str(path)),), one_language_per_batch=True)
+    texts = TrainingData(config, seed=0, batch_size=4)
+    batches = [texts.batch(4 * step, 4) for step in range(10)]
+    assert {len({query[:2] for query in batch.queries}) for batch in batches} == {1}
+    assert {batch.queries[0][:2] for batch in batches} == {b"en", b"sw"}
+    source = write_tokenized(texts, tokenizer, tmp_path / "tokenized")
+    tokenized = TokenizedData(dataclasses.replace(config, train=(source,)), tokenizer.config, 0, batch_size=4)
+    for batch, ids in zip(batches, batch_dataset(tokenized, tokenizer, 4, range(10)), strict=True):
+        np.testing.assert_array_equal(ids.query_ids, tokenizer.tokenize_queries(batch.queries))

@@ -56,3 +56,21 @@ def test_no_example_comes_again_before_all_others_of_its_language():
         counts = collections.Counter(index for index, _ in drawn if LANGUAGES[index] == language)
         assert max(counts.values()) - min(counts.values()) <= 1
         assert len(counts) == (language == LANGUAGES).sum()
+
+
+def test_the_examples_of_a_run_have_one_language():
+    sampler = Sampler(LANGUAGES, 2.0, seed=5, run=8)
+    drawn, _ = sampler(np.arange(8 * 13 * 3))
+    languages = LANGUAGES[drawn].reshape(-1, 8)
+    assert (languages == languages[:, :1]).all()
+    # An epoch has 100 examples, so 13 runs; a quarter of them, to the nearest, are of the smaller language.
+    for epoch in np.split(languages[:, 0], 3):
+        assert (epoch == "sw").sum() == 3
+    np.testing.assert_array_equal(sampler(np.arange(200, 210))[0], drawn[200:210])
+
+
+def test_runs_use_all_examples_of_a_language_before_any_again():
+    drawn, _ = Sampler(LANGUAGES, 1.0, seed=2, run=8)(np.arange(8 * 13 * 10))
+    for language in ("en", "sw"):
+        counts = collections.Counter(drawn[LANGUAGES[drawn] == language].tolist())
+        assert max(counts.values()) - min(counts.values()) <= 1

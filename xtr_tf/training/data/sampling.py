@@ -28,19 +28,24 @@ class Sampler:
     `examples(l) ** (1 / temperature)`. The examples of a language come in shuffled rounds: no example comes
     again before all others of its language have come. At temperature 1 an epoch is a permutation of the data.
 
+    With a `run` of more than 1, every `run` consecutive examples have the same language: a language is drawn
+    for all of them together, and an epoch is rounded up to whole runs.
+
     Args:
         languages: Language of each example, `[examples]`.
         temperature: Temperature of the mixture, at least 1.
         seed: Seed of the shuffling.
+        run: Number of consecutive examples that share a language.
     """
 
-    def __init__(self, languages: np.ndarray, temperature: float, seed: int) -> None:
+    def __init__(self, languages: np.ndarray, temperature: float, seed: int, run: int = 1) -> None:
         self._seed = seed
+        self._run = run
         self.languages, codes = np.unique(languages, return_inverse=True)
         self._members = [np.flatnonzero(codes == code) for code in range(len(self.languages))]
         sizes = np.array([len(members) for members in self._members], np.float64)
         weights = sizes ** (1 / temperature)
-        self._draws = _apportion(weights / weights.sum(), len(codes))
+        self._draws = run * _apportion(weights / weights.sum(), math.ceil(len(codes) / run))
         self._ends = np.cumsum(self._draws)
         self._round = functools.lru_cache(maxsize=2 * len(self._members))(self._shuffled_round)
         self._order = functools.lru_cache(maxsize=2)(self._shuffled_order)
@@ -62,7 +67,8 @@ class Sampler:
         return examples, visits
 
     def _in_epoch(self, epoch: int, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        draws = self._order(epoch)[slots]
+        runs, within_run = np.divmod(slots, self._run)
+        draws = self._order(epoch)[runs] * self._run + within_run
         examples, visits = np.empty_like(draws), np.empty_like(draws)
         languages = np.searchsorted(self._ends, draws, side="right")
         for language in np.unique(languages):
@@ -76,10 +82,16 @@ class Sampler:
         return examples, visits
 
     def _shuffled_order(self, epoch: int) -> np.ndarray:
-        return np.random.default_rng([self._seed, 0, epoch]).permutation(self._ends[-1])
+        return np.random.default_rng([self._seed, 0, epoch]).permutation(self._ends[-1] // self._run)
 
     def _shuffled_round(self, language: int, visit: int) -> np.ndarray:
         return np.random.default_rng([self._seed, 1, language, visit]).permutation(self._members[language])
+
+
+def sampler_of(config: DataConfig, languages: np.ndarray, seed: int, batch_size: int) -> Sampler:
+    """Returns the sampler that a configuration describes."""
+    run = batch_size if config.one_language_per_batch else 1
+    return Sampler(languages, config.language_temperature, seed, run)
 
 
 def _apportion(shares: np.ndarray, total: int) -> np.ndarray:
@@ -127,12 +139,13 @@ class TrainingData:
     Args:
         config: Training sets, and how they are mixed.
         seed: Seed of the shuffling and of the choice of positives and negatives.
+        batch_size: Examples per update, which share a language if `config` says so.
 
     Raises:
         InputError: There are no training examples, or a set cannot be used.
     """
 
-    def __init__(self, config: DataConfig, seed: int) -> None:
+    def __init__(self, config: DataConfig, seed: int, batch_size: int = 1) -> None:
         bad_records = BadRecords(config.max_bad_records)
         self._sources: list[ExampleSource] = [
             source for source_config in config.train for source in open_source(source_config, bad_records)
@@ -145,7 +158,7 @@ class TrainingData:
                 f"Received: {[source.path for source in config.train]}."
             )
         self._languages = np.concatenate([source.languages for source in self._sources])
-        self._sampler = Sampler(self._languages, config.language_temperature, seed)
+        self._sampler = sampler_of(config, self._languages, seed, batch_size)
         self._seed = seed
         self.hard_negatives = config.hard_negatives
         self.max_positives = max(source.max_positives for source in self._sources)

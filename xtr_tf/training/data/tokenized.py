@@ -24,7 +24,7 @@ from xtr_tf.config.training import DataConfig, SourceConfig
 from xtr_tf.errors import InputError
 from xtr_tf.training.data.batches import Batch
 from xtr_tf.training.data.draws import draw
-from xtr_tf.training.data.sampling import Sampler
+from xtr_tf.training.data.sampling import sampler_of
 from xtr_tf.training.data.sources import find_paths
 from xtr_tf.training.data.tfrecords import TFRecordFile
 
@@ -97,12 +97,15 @@ class TokenizedData:
         config: Training sets, all of the format `tokenized`, and how they are mixed.
         tokenizer: Settings with the lengths of the examples.
         seed: Seed of the shuffling and of the choice of positives and negatives.
+        batch_size: Examples per update, which share a language if `config` says so.
 
     Raises:
         InputError: There are no examples, or they are records of another kind or of other lengths.
     """
 
-    def __init__(self, config: DataConfig, tokenizer: TokenizerConfig, seed: int) -> None:
+    def __init__(
+        self, config: DataConfig, tokenizer: TokenizerConfig, seed: int, batch_size: int = 1
+    ) -> None:
         self._tokenizer = tokenizer
         self._seed = seed
         self.hard_negatives = config.hard_negatives
@@ -120,7 +123,7 @@ class TokenizedData:
                 f"Received: {[source.path for source in config.train]}."
             )
         _check_lengths(self._features(0), tokenizer)
-        self._sampler = Sampler(np.concatenate(languages), config.language_temperature, seed)
+        self._sampler = sampler_of(config, np.concatenate(languages), seed, batch_size)
 
     def __len__(self) -> int:
         return self._size
