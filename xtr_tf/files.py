@@ -165,7 +165,7 @@ def _check_may_write(directory: Path, overwrite: bool) -> None:
 
 
 def _unfinished(path: Path) -> Path:
-    """Returns a hidden name that tells which process writes it."""
+    """Returns a hidden name that contains the id of the process that writes it."""
     return path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.partial")
 
 

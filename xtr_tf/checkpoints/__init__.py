@@ -1,5 +1,5 @@
-"""Reading the checkpoints people own into an encoder directory, and writing them back out.
+"""Imports other projects' checkpoints as encoder directories, and exports them again.
 
-Every format is one function that returns `{name: LazyTensor}`; `naming.py` holds, as data, what
-those names are called here; `importing.py` and `exporting.py` stream from one to the other.
+Every format is one function that returns `{name: LazyTensor}`. `naming.py` maps those names to ours, as
+data; `importing.py` and `exporting.py` stream from one to the other.
 """

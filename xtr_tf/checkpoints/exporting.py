@@ -37,9 +37,9 @@ def export_checkpoint(
 
     Args:
         directory: The encoder directory.
-        out: The folder to make; it appears only when complete.
-        overwrite: Whether to replace a folder that exists.
-        progress: Called with bytes written and bytes in all.
+        out: The folder to write. It appears only when it is complete.
+        overwrite: Whether to replace an existing folder.
+        progress: Called with the bytes written so far and their total.
 
     Raises:
         InputError: The directory is not an encoder's, or `out` exists.
@@ -138,7 +138,7 @@ _METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "alwa
 
 
 def tokenizer_json(model: SentencePieceModel) -> dict[str, Any]:
-    """Describes a unigram model; what `tokenizer.json` has to hold."""
+    """Describes a unigram model, in the form of `tokenizer.json`."""
     charsmap = model.proto.normalizer_spec.precompiled_charsmap
     return {
         "version": "1.0",
@@ -162,7 +162,7 @@ def tokenizer_json(model: SentencePieceModel) -> dict[str, Any]:
 
 
 def tokenizer_config(model: SentencePieceModel) -> dict[str, Any]:
-    """Describes the same model for `tokenizer_config.json`: read `tokenizer.json`, these are special."""
+    """Returns the content of `tokenizer_config.json`, which names the special tokens."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "pad_token": model.piece(model.pad_id),

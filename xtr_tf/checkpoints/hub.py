@@ -1,7 +1,7 @@
-"""Checkpoints of the Hugging Face Hub: only the files that an import needs, checked, in the Hub's own cache.
+"""Downloads checkpoints from the Hugging Face Hub: only the files that an import needs, into the Hub's cache.
 
-`huggingface_hub` is the client; `HF_ENDPOINT`, `HF_HOME`, `HF_TOKEN` and `HF_HUB_OFFLINE` are its own.
-What the files hold is known to `opening.py`.
+`huggingface_hub` is the client, so `HF_ENDPOINT`, `HF_HOME`, `HF_TOKEN` and `HF_HUB_OFFLINE` work.
+`opening.py` knows what is in the files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SHARD_INDEX = ".index.json"
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether a name could be an id on the Hub and is not a local path."""
+    """Returns whether a name could be an id on the Hub and is not a local path."""
     return bool(_ID.fullmatch(name)) and not Path(name).exists()
 
 
@@ -91,7 +91,7 @@ def fetch_checkpoint(repo_id: str, revision: str | None = None, progress: bool =
                 f"{' or '.join(WEIGHT_FILES[::2])}. Received: {repo_id!r} with {sorted(siblings)[:8]}."
             )
         with _bars(progress):
-            # By its name, not its commit, so that the cache knows which commit the name stood for.
+            # By its name, not its commit, so that the cache records which commit the name refers to.
             files = [Path(hf_hub_download(repo_id, name, revision=revision)) for name in names]
     for name, file in zip(names, files, strict=True):
         _check(repo_id, siblings[name], file)
@@ -122,7 +122,7 @@ def needed_files(names: Iterable[str]) -> list[str]:
 
 
 def _check(repo_id: str, sibling: Any, file: Path) -> None:
-    """Compares a file with what the Hub tells of it; a wrong one is removed, so that it is fetched again."""
+    """Compares a file with the hash that the Hub lists, and removes it if they differ."""
     if sibling.lfs is not None:
         right = sha256_of(file) == sibling.lfs.sha256
     elif sibling.blob_id:
@@ -141,7 +141,7 @@ def _check(repo_id: str, sibling: Any, file: Path) -> None:
 
 
 def _cached(repo_id: str, revision: str | None, error: Exception) -> Path:
-    """The commit that the Hub's cache holds, where the Hub cannot be reached."""
+    """Returns the commit in the Hub's cache, for when the Hub cannot be reached."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.constants import HF_HUB_CACHE
 
@@ -161,12 +161,12 @@ def _cached(repo_id: str, revision: str | None, error: Exception) -> Path:
 
 
 def _is_unreachable(error: Exception) -> bool:
-    """Whether nobody answered, as opposed to a refusal."""
+    """Returns whether the Hub could not be reached, as opposed to an answer that refuses."""
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
     if isinstance(error, HfHubHTTPError):
         return error.response is not None and error.response.status_code >= 500
-    # The client's own HTTP library differs between its versions; all of them name their errors so.
+    # Versions of the client use different HTTP libraries, whose errors share these names.
     names = {base.__name__ for base in type(error).__mro__}
     return isinstance(error, OfflineModeIsEnabled | ConnectionError | TimeoutError) or not names.isdisjoint(
         {"TransportError", "RequestException", "ConnectError", "TimeoutException"}

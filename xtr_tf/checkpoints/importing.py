@@ -1,6 +1,6 @@
 """Turns a checkpoint into an encoder folder, one block of one tensor at a time.
 
-Knows no file format and no naming: `opening.py` lists the tensors, `plan.py` says which weight each is.
+Knows no file format and no naming: `opening.py` lists the tensors, and `plan.py` says which weight each is.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class ImportReport:
 
     Attributes:
         config: The encoder's sizes, after trimming.
-        family: Whose naming the checkpoint had.
-        dropped: How many of its tensors the encoder does not need.
+        family: The family of checkpoints that names tensors like this one.
+        dropped: The number of its tensors that the encoder does not need.
         fingerprint: The encoder directory's fingerprint.
     """
 
@@ -56,25 +56,25 @@ def import_checkpoint(
 ) -> ImportReport:
     """Imports a checkpoint of Hugging Face, Mesh-TensorFlow or T5X.
 
-    Everything is checked before the first byte is written, and the directory appears only when complete.
-    Weights become float32. No more than one tensor is in memory at a time, a mapped one not even that.
+    Everything is checked before the first byte is written, and the directory appears only when it is
+    complete. Weights become float32. At most one tensor is in memory at a time.
 
     Args:
         source: The checkpoint, as `open_checkpoint` takes it.
-        directory: The encoder directory to make.
-        tokenizer: Settings of the tokenizer; an empty `model` stands for the checkpoint's own.
+        directory: The encoder directory to write.
+        tokenizer: Settings of the tokenizer; an empty `model` means the checkpoint's own.
         preset: The encoder that the checkpoint must fit; by default the one it describes.
-        projection_dim: Width of a projection that is initialised; 128 by default.
-        projection_seed: Initialises a projection that the checkpoint lacks; without it that is an error.
+        projection_dim: Width of a newly initialised projection; 128 by default.
+        projection_seed: Seed for a new projection if the checkpoint has none; None makes that an error.
         keep_pieces_of: Corpora to trim the vocabulary to; see `trim_vocabulary`.
-        overwrite: Whether to replace a directory that exists.
-        progress: Called with bytes written and bytes in all.
+        overwrite: Whether to replace an existing directory.
+        progress: Called with the bytes written so far and their total.
 
     Returns:
         The shape of the encoder, and what was left out of the checkpoint.
 
     Raises:
-        InputError: Something is missing, unknown, of the wrong shape or dtype; all of it is listed.
+        InputError: Tensors are missing, unknown, or of the wrong shape or dtype; the message lists them.
 
     Example:
         >>> import_checkpoint("downloads/mt5-base", "encoders/mt5-base", projection_seed=0)
@@ -116,7 +116,7 @@ def _write_weights(
                 values = assignment.tensor.read()
                 values = values.T if assignment.transposed else values
             else:
-                assert projection_seed is not None  # or the plan would have refused
+                assert projection_seed is not None  # otherwise the plan has a problem
                 values = initial_weight(config, name, projection_seed)
             writer.write(name, row_blocks(values, rows if name == _EMBEDDING else None))
 

@@ -1,6 +1,6 @@
-"""A tensor in a file that is known by shape and dtype, and read only when asked for.
+"""A tensor in a file, with a known shape and dtype, that is read only when it is needed.
 
-Must not know any file format: each reader makes these, and what comes after uses nothing else.
+Must not know any file format: every reader returns these, and all other code uses only these.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class LazyTensor:
     Attributes:
         shape: Its dimensions as stored.
         dtype: The name of its element type, such as `float32` or `bfloat16`.
-        read: Returns the values, memory-mapped where the format allows it. Every call reads again,
-            so that nothing is held between calls.
+        read: Returns the values, memory-mapped if the format allows it. Every call reads again, so that
+            nothing is kept between calls.
     """
 
     shape: tuple[int, ...]
@@ -42,7 +42,7 @@ class LazyTensor:
 
 
 def numpy_dtype(name: str) -> np.dtype:
-    """Returns the NumPy dtype of a name; KeyError if files may not hold it, as with objects."""
+    """Returns the NumPy dtype of a name; KeyError if files may not contain it, such as objects."""
     return _DTYPES[name]
 
 

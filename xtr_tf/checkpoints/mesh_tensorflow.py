@@ -13,10 +13,10 @@ from xtr_tf.errors import InputError
 
 
 def read_mesh_tensorflow(prefix: Path) -> dict[str, LazyTensor]:
-    """Lists the variables of a TensorFlow checkpoint; partitioned ones appear whole.
+    """Lists the variables of a TensorFlow checkpoint; partitioned ones are joined.
 
     Args:
-        prefix: The files' common beginning, such as `mt5_small/model.ckpt-1000000`.
+        prefix: The common prefix of its files, such as `mt5_small/model.ckpt-1000000`.
 
     Raises:
         InputError: Files are missing or damaged.

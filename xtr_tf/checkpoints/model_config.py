@@ -1,7 +1,7 @@
 """The sizes of a checkpoint's encoder, from its `config.json` or from the tensors themselves.
 
-Hugging Face describes every model; T5X and Mesh-TensorFlow leave a gin file at best, yet everything but the
-activation can be seen in the shapes.
+Hugging Face describes every model. T5X and Mesh-TensorFlow write a gin file at best, but everything except
+the activation follows from the shapes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read_hugging_face_config(file: Path) -> EncoderConfig:
     """Reads the `config.json` of a T5 or mT5 model.
 
     Raises:
-        InputError: It is no such model, or sizes are missing from it.
+        InputError: It describes another kind of model, or sizes are missing.
     """
     config = _read_json(file)
     kind = config.get("model_type")
@@ -86,7 +86,7 @@ def check_projection_config(file: Path) -> None:
 
 
 def infer_config(shapes: Mapping[str, tuple[int, ...]], gin_file: Path | None) -> EncoderConfig:
-    """Sees an encoder's sizes in its weights.
+    """Derives an encoder's sizes from its weights.
 
     Args:
         shapes: Canonical name to shape, for the tensors that were found.
@@ -96,7 +96,7 @@ def infer_config(shapes: Mapping[str, tuple[int, ...]], gin_file: Path | None) -
         The shape of the encoder.
 
     Raises:
-        InputError: Tensors that are needed for it are missing, or the activation is another one.
+        InputError: Tensors that tell a size are missing, or the activation is not supported.
     """
     try:
         vocabulary_size, model_dim = shapes["token_embedder/embedding"]

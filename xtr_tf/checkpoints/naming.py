@@ -1,8 +1,8 @@
 """What each family of checkpoints calls the encoder's tensors, as data.
 
-Names here are T5X's: `encoder/layers_0/attention/query/kernel`. A table has one line for each kind of
+Our names are T5X's, such as `encoder/layers_0/attention/query/kernel`. A table has one line for each kind of
 tensor; `{i}` stands for the number of a block. Matrices of Hugging Face are transposed, because PyTorch
-keeps a linear layer as [out, in]; Mesh-TensorFlow and T5X keep [in, out] as we do.
+stores a linear layer as [out, in]; Mesh-TensorFlow and T5X store [in, out] as we do.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ class Rule:
     """One kind of tensor.
 
     Attributes:
-        foreign: The name there, `{i}` for the number of the block.
-        ours: The name here, `{i}` for the number of the block.
-        transposed: Whether the matrix is stored the other way round there.
-        alias: Whether this is a second name of a tensor, used only where the first is absent.
+        foreign: The name in the checkpoint, `{i}` for the number of the block.
+        ours: Our name, `{i}` for the number of the block.
+        transposed: Whether the checkpoint stores the matrix transposed.
+        alias: Whether this is a second name of a tensor, used only if the first is absent.
     """
 
     foreign: str
@@ -34,9 +34,9 @@ class Naming:
     """The names of one family of checkpoints.
 
     Attributes:
-        title: The family, for people.
+        title: The family's name in messages.
         rules: Every tensor that the encoder needs.
-        dropped: Patterns of names that a checkpoint may hold and the encoder does not need.
+        dropped: Patterns of names that a checkpoint may contain and the encoder does not need.
     """
 
     title: str
@@ -53,7 +53,7 @@ class Naming:
         return None
 
     def drops(self, foreign: str) -> bool:
-        """Tells whether a name is known and not needed."""
+        """Returns whether a name is known and not needed."""
         return any(re.fullmatch(pattern, foreign) for pattern in self.dropped)
 
     def foreign_names(self, ours: Iterable[str]) -> dict[str, Rule]:

@@ -1,6 +1,6 @@
-"""Finds out which format a path is in, and opens it, in one file or in shards.
+"""Finds out the format of a checkpoint, and opens it, in one file or in shards.
 
-Must not know what an encoder needs: it lists what is there, under the names it has there.
+Must not know what an encoder needs: it lists all tensors under their own names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from xtr_tf.errors import InputError
 PROJECTION_FOLDER = "2_Dense"
 TOKENIZER_FILES = ("spiece.model", "sentencepiece.model", "tokenizer.model")
 _GIN_FILES = ("operative_config.gin", "config.gin")
-# The order of preference where a folder has several.
+# In order of preference, if a folder has several.
 WEIGHT_FILES = (
     "model.safetensors",
     "model.safetensors.index.json",
@@ -33,12 +33,12 @@ WEIGHT_FILES = (
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint somebody else wrote.
+    """A checkpoint of another project.
 
     Attributes:
-        path: Where it was found.
+        path: Its path.
         naming: How its tensors are named.
-        tensors: All of them, those that no encoder needs included.
+        tensors: All its tensors by name, including those that no encoder needs.
         config_file: Its description, `config.json` or a gin file, if there is one.
         tokenizer: Its SentencePiece model, if there is one.
     """
@@ -58,7 +58,7 @@ def open_checkpoint(path: str | Path) -> Checkpoint:
             such as `mt5_small/model.ckpt-1000000`.
 
     Raises:
-        InputError: Nothing there is a checkpoint, or it is damaged.
+        InputError: There is no checkpoint at this path, or it is damaged.
     """
     path = Path(path)
     prefix = path.with_suffix("") if path.suffix == ".index" else path

@@ -17,7 +17,7 @@ from xtr_tf.errors import InputError
 from xtr_tf.model.weights import weight_shapes
 
 PROJECTION = "projection/kernel"
-# What float32 holds exactly.
+# Types whose values float32 represents exactly.
 _DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -43,8 +43,8 @@ class ImportPlan:
     Attributes:
         config: The encoder's sizes.
         assignments: Weight name to its tensor.
-        dropped: Names that are known and not needed: decoder, optimiser's slots, second names.
-        problems: A phrase for everything that is in the way, by the name it is about.
+        dropped: Names that are known and not needed: decoder, optimizer slots, second names.
+        problems: What prevents the import: a phrase for each problem, by the name of the tensor.
     """
 
     config: EncoderConfig
@@ -83,7 +83,7 @@ def plan_import(
         initialize_projection: Whether the projection may be absent.
 
     Returns:
-        Which tensor becomes which weight, and what is in the way.
+        Which tensor becomes which weight, and what prevents the import.
     """
     assignments, dropped, problems = _assign(checkpoint)
     config = _find_config(checkpoint, assignments, preset)
@@ -163,8 +163,8 @@ class InspectedTensor:
         name: The tensor's name in the checkpoint; empty for one that is missing.
         shape: Its shape as stored.
         dtype: Its element type.
-        becomes: The weight's name here; empty for one that is dropped or unknown.
-        verdict: `imported`, `dropped`, or what is wrong with it; `known` where no more can be said.
+        becomes: Our name of the weight; empty for one that is dropped or unknown.
+        verdict: `imported`, `dropped`, or what is wrong with it; `known` if there is no plan.
     """
 
     name: str
@@ -175,11 +175,11 @@ class InspectedTensor:
 
 
 def inspect_tensors(checkpoint: Checkpoint, plan: ImportPlan | None) -> list[InspectedTensor]:
-    """Lists a checkpoint's tensors, those that it should have and has not at the end.
+    """Lists a checkpoint's tensors, and at the end those that are missing.
 
     Args:
         checkpoint: The opened checkpoint.
-        plan: What an import would do; None if that cannot be said, then only names are judged.
+        plan: What an import would do; None if that is unknown, so that only names are checked.
 
     Returns:
         One row per tensor.

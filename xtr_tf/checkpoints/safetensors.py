@@ -1,7 +1,7 @@
 """Reads and writes `.safetensors` files, one mapped tensor or one block of rows at a time.
 
-The safetensors package checks a file's header against its size; the values are mapped by us, because
-the package copies each tensor out of a map of the whole file.
+The safetensors package checks a file's header against its size. We map the values ourselves, because the
+package copies each tensor out of a map of the whole file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def read_safetensors(path: Path) -> dict[str, LazyTensor]:
         (250112, 512)
 
     Raises:
-        InputError: The file is truncated or is no safetensors file.
+        InputError: The file is truncated or not a safetensors file.
     """
     try:
         with safe_open(path, framework="numpy"):
@@ -75,13 +75,13 @@ _ALIGNMENT = 8
 
 
 class SafetensorsWriter:
-    """A float32 safetensors file whose tensors arrive in the order of its header.
+    """Writes a float32 safetensors file, one tensor after another in the order of its header.
 
     Args:
         path: The file to write.
         shapes: Shape of every tensor, in the order in which they will be written.
         metadata: Strings for the header's `__metadata__`.
-        progress: Called after every block with the bytes of values written and those in all.
+        progress: Called after every block with the bytes of values written so far and their total.
 
     Example:
         >>> with SafetensorsWriter(Path("weights.safetensors"), {"scale": (512,)}) as writer:

@@ -18,8 +18,8 @@ import numpy as np
 from xtr_tf.checkpoints.lazy_tensor import LazyTensor, mapped_array, numpy_dtype
 from xtr_tf.errors import InputError
 
-# Decoders of plain bytes. zarr knows others, one of which unpickles: arrays that name them are listed, so
-# that an optimiser's state may hold anything, and never read.
+# Decoders of plain bytes. zarr has others, one of which unpickles. Arrays that name those are listed, because
+# an optimizer's state may contain anything, but never read.
 _COMPRESSORS = frozenset({None, "blosc", "bz2", "gzip", "lz4", "zlib", "zstd"})
 _DTYPES = {
     "<f8": "float64",
@@ -63,7 +63,7 @@ def _read_zarr(folder: Path) -> LazyTensor:
         ) from error
     if stored not in _DTYPES or compressor not in _COMPRESSORS or filters:
         return LazyTensor(shape, f"{stored} behind {filters or compressor}", _never)
-    # Before June 2021 T5X kept the bits of bfloat16 in uint16.
+    # Before June 2021 T5X stored the bits of bfloat16 as uint16.
     dtype = "bfloat16" if stored == "<u2" else _DTYPES[stored]
     return LazyTensor(shape, dtype, lambda: _values(folder, dtype))
 
@@ -80,7 +80,7 @@ def _values(folder: Path, dtype: str) -> np.ndarray:
             f"T5X checkpoints need the zarr package; install xtr-tf[train]. Received: {str(folder)!r}."
         ) from error
     array = zarr.open_array(str(folder), mode="r")
-    # zarr itself reads a chunk that is not there as zeros.
+    # zarr itself reads a missing chunk as zeros.
     if array.nchunks_initialized != array.nchunks:
         raise InputError(
             "A zarr array must have all of its chunks; fetch it again. "
@@ -95,24 +95,24 @@ def _values(folder: Path, dtype: str) -> np.ndarray:
     return values.view(numpy_dtype(dtype)) if dtype == "bfloat16" else values
 
 
-# Maps within maps; a file that was made to exhaust the stack has more.
+# Levels of nested maps; only a file made to exhaust the stack has more.
 _DEEPEST = 64
-# Flax's own types of MessagePack: an array, and a scalar kept as one.
+# Flax's own MessagePack types: an array, and a scalar stored as one.
 _ARRAY_EXTENSIONS = (1, 3)
-# What Flax makes of an array beyond a gigabyte.
+# How Flax stores an array of more than a gigabyte.
 _CHUNKED = "__msgpack_chunked_array__"
-# Bytes in which the shape and type of any array stand.
+# Enough bytes for the shape and type of any array.
 _LONGEST_DESCRIPTION = 1024
 
 
 def read_msgpack_arrays(path: Path) -> dict[str, LazyTensor]:
     """Lists every array of a file under its `/`-joined path.
 
-    The file is read once, one value at a time, for the places of the arrays; their values are mapped
-    when they are asked for.
+    The file is read once, one value at a time, to find the offsets of the arrays. Their values are mapped
+    when they are needed.
 
     Raises:
-        InputError: The file is truncated or is no MessagePack.
+        InputError: The file is truncated or not MessagePack.
     """
     try:
         import msgpack
@@ -159,7 +159,7 @@ def _tree(path: Path, mapped: mmap.mmap, unpacker: Any, depth: int) -> Any:
 
 
 def _array_description(kind: int, content: bytes) -> _Array | None:
-    """What an extension holds: for arrays `[shape, dtype, values]`, of which the values are not looked at."""
+    """Decodes an extension; an array is `[shape, dtype, values]`, and its values are not read."""
     import msgpack
 
     if kind not in _ARRAY_EXTENSIONS:
@@ -170,7 +170,7 @@ def _array_description(kind: int, content: bytes) -> _Array | None:
         raise ValueError("an array that is not described by shape, type and values")
     shape, dtype = tuple(unpacker.unpack()), unpacker.unpack()
     length = math.prod(shape) * numpy_dtype(dtype).itemsize
-    # Between the description and the values stands the length of these, in a byte of its kind and 1, 2 or 4.
+    # The length of the values follows the description: one byte for its type, then 1, 2 or 4 bytes.
     if len(content) - unpacker.tell() - length not in (2, 3, 5):
         raise ValueError(f"an array of shape {shape} and type {dtype} in {len(content)} bytes")
     return _Array(shape, dtype, length)

@@ -1,8 +1,8 @@
-"""Reads `pytorch_model.bin` files, in both formats `torch.save` has had, without PyTorch.
+"""Reads `pytorch_model.bin` files, in both formats of `torch.save`, without PyTorch.
 
 Since PyTorch 1.6 the file is an uncompressed zip archive: `*/data.pkl` describes the tensors, `*/data/KEY`
-holds the values of one storage. Before, it was a run of pickles followed by the storages. The pickles are
-understood, never executed: see `torch_pickle.py`.
+holds the values of one storage. Before, it was a sequence of pickles followed by the storages. The pickles
+are interpreted, never executed: see `torch_pickle.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _LARGEST_PICKLE = 64 << 20
 _LOCAL_HEADER = struct.Struct("<26xHH")
 _COUNT = struct.Struct("<q")
-# Whatever zipfile and the reading below make of bytes that are not what they should be.
+# The errors of zipfile and of the code below on unexpected bytes.
 _DAMAGE = (
     ArithmeticError,
     EOFError,
@@ -46,7 +46,7 @@ def read_torch(path: Path) -> dict[str, LazyTensor]:
         (128, 768)
 
     Raises:
-        InputError: The file is damaged, or holds anything but a dictionary of tensors.
+        InputError: The file is damaged, or contains anything except a dictionary of tensors.
     """
     try:
         state, places = _read_zip(path) if zipfile.is_zipfile(path) else _read_legacy(path)
@@ -79,7 +79,7 @@ def _read_zip(path: Path) -> tuple[Any, dict[str, range]]:
 
 
 def _place(file: io.BufferedReader, member: zipfile.ZipInfo) -> range:
-    """Which bytes of the file are the member's content."""
+    """Returns where the member's content begins and ends in the file."""
     file.seek(member.header_offset)
     name_length, extra_length = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
     start = member.header_offset + _LOCAL_HEADER.size + name_length + extra_length

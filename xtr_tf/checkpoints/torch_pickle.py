@@ -1,14 +1,14 @@
-"""Understands the pickle inside a PyTorch file without ever executing it.
+"""Interprets the pickle inside a PyTorch file without ever executing it.
 
-A pickle is a program. This file runs that program on inert data: every name it imports becomes a
-record, calling is possible for the few names that rebuild a tensor or a dictionary, and those are
-handled here. Anything else - another name, another opcode - is refused and named. Neither `pickle` nor
-`torch` is involved; `pickletools` of the standard library splits the bytes into opcodes.
+A pickle is a program. This file runs that program on inert data: every name that it imports becomes a
+record, and only the few names that rebuild a tensor or a dictionary can be called, by code in this file. Any
+other name or opcode is refused and named. Neither `pickle` nor `torch` is used; `pickletools` of the standard
+library splits the bytes into opcodes.
 
-By hand, because no package does it: `pickle` executes what it reads, and the only reader that does not
-(`torch.load(weights_only=True)`) brings all of PyTorch into an installation that has no other use for it.
+We do this ourselves because no package does: `pickle` executes what it reads, and the only reader that does
+not (`torch.load(weights_only=True)`) needs all of PyTorch, which xtr-tf has no other use for.
 
-Must not know where the values of a tensor lie: that differs between PyTorch's two file formats.
+Must not know where the values of a tensor are stored: that differs between PyTorch's two file formats.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CALLABLE = frozenset({_ORDERED_DICT, _REBUILD_TENSOR, _REBUILD_PARAMETER})
 
 @dataclasses.dataclass(frozen=True)
 class Storage:
-    """A run of values that tensors are views of: `count` elements of `dtype`, filed under `key`."""
+    """Consecutive values that tensors are views of: `count` elements of `dtype`, stored under `key`."""
 
     key: str
     dtype: str
@@ -49,7 +49,7 @@ class Storage:
 
 @dataclasses.dataclass(frozen=True)
 class StoredTensor:
-    """A view of a storage; offset and strides are counted in elements."""
+    """A view of a storage; offset and strides are in elements."""
 
     storage: Storage
     offset: int
@@ -66,7 +66,7 @@ class _Global:
 
 
 class _Mark:
-    """Where on the stack a group of items begins."""
+    """Marks where a group of items begins on the stack."""
 
 
 def parse_pickle(file: IO[bytes]) -> Any:
@@ -145,7 +145,7 @@ class _Machine:
         self.stack.append(_rebuild((function.module, function.name), arguments))
 
     def set_state(self) -> None:
-        """Drops an object's attributes: a state dictionary's `_metadata` is of no use here."""
+        """Drops an object's attributes: a state dictionary's `_metadata` is not needed."""
         self.stack.pop()
         _require(self.stack[-1], dict)
 

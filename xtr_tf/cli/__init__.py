@@ -3,7 +3,7 @@
 
 def main() -> None:
     """Runs the command."""
-    # Not before: `app` gathers the commands of other packages, which import this one.
+    # Imported late: `app` collects the commands of other packages, which import this one.
     from xtr_tf.cli.app import main as run
 
     run()

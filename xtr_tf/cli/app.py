@@ -1,7 +1,7 @@
 """The `xtr-tf` command itself: global options, the list of subcommands, and how errors are shown.
 
-Importing this file must not import TensorFlow: `--help` answers at once. A command imports
-what it needs when it runs.
+Importing this file must not import TensorFlow, so that `--help` is fast. A command imports what it needs
+when it runs.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ app.add_typer(index.app, name="index")
 app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(data.app, name="data")
 app.add_typer(tokenizer.app, name="tokenizer")
-# `serving` and `tfx_pipeline` bring their own commands, so that this package need not know them.
+# `serving` and `tfx_pipeline` register their own commands, so that this package does not depend on them.
 for _commands in entry_points(group="xtr_tf.commands"):
     _commands.load()(app)
 
@@ -84,7 +84,7 @@ def _global_options(
 
 
 def _silence_third_parties() -> None:
-    """Keeps start-up noise from the user; must run before TensorFlow is imported."""
+    """Hides TensorFlow's start-up messages; must run before TensorFlow is imported."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
@@ -94,7 +94,7 @@ def _silence_third_parties() -> None:
 
 
 def main() -> None:
-    """Runs the command line; bad input ends with one sentence on standard error and exit code 1."""
+    """Runs the command line. Bad input prints one sentence on standard error and exits with code 1."""
     die_with_parent()
     verbose = "--verbose" in sys.argv[1:]
     try:
@@ -105,7 +105,7 @@ def main() -> None:
         sys.exit(end.exit_code)
     except typer.TyperException as error:
         message = error.format_message()
-        if not message:  # a group named without a subcommand has printed its help
+        if not message:  # a group without a subcommand has printed its help
             sys.exit(error.exit_code)
         _end(f"{message.rstrip('.')}. Try `xtr-tf --help`.", error.exit_code)
     except (InputError, OSError) as error:

@@ -1,4 +1,4 @@
-"""`xtr-tf build`: a corpus to a servable model, in one command."""
+"""`xtr-tf build`: from a corpus to a servable model, in one command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xtr_tf.cli.runner import LOCAL, RunnerName, chosen_runner
 def build(
     context: typer.Context,
     corpus: options.Corpus,
-    out: Annotated[Path, typer.Option(help="The model's base directory; the version is made in it.")],
+    out: Annotated[Path, typer.Option(help="The model's base directory, for the new version.")],
     model: Annotated[
         str | None,
         typer.Option(
@@ -27,7 +27,9 @@ def build(
     ] = None,
     work: Annotated[
         Path | None,
-        typer.Option(help="Folder for `vectors` and `index`, which stay; else a hidden one in `--out`."),
+        typer.Option(
+            help="Folder in which to keep `vectors` and `index`; by default a hidden one in `--out`."
+        ),
     ] = None,
     runner: RunnerName = LOCAL,
     staging: options.Staging = "",
@@ -89,7 +91,7 @@ def build(
     indexing = options.chosen(IndexConfig, arguments, dtype="index_dtype")
     defaults = options.chosen(SearchDefaults, arguments)
     encoder, _ = find_encoder(model)
-    # Servers look at names that are numbers only. What is left of another interrupted build is not taken.
+    # Servers only look at names that are numbers. The remains of another interrupted build are not reused.
     hidden = out / ".build"
     folder = work or hidden / _key(corpus, encoder, encoding, language, shard_characters)
 
@@ -125,7 +127,7 @@ def build(
 
 
 def _key(corpus: Path, encoder: Path, *settings: Any) -> str:
-    """Equal for two builds whose encoding is the same."""
+    """Returns a name that is equal for two builds with the same encoding."""
     from xtr_tf.collections.corpus import CorpusReader
     from xtr_tf.model.folder import read_manifest
 

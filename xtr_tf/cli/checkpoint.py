@@ -1,4 +1,4 @@
-"""`xtr-tf checkpoint`: import what others published, look into it, and export what was trained here."""
+"""`xtr-tf checkpoint`: import and inspect published checkpoints, and export trained encoders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xtr_tf.errors import InputError
 if TYPE_CHECKING:
     from xtr_tf.checkpoints.safetensors import Progress
 
-# No line of a table is folded when it goes to a file or another program.
+# Lines of a table are not wrapped when they go to a file or another program.
 _FILE_WIDTH = 1000
 _STYLES = {"imported": None, "known": None, "dropped": "dim", "to be initialised": "yellow"}
 
@@ -35,7 +35,9 @@ Revision = Annotated[
 ]
 Preset = Annotated[
     str | None,
-    typer.Option("--preset", help="Encoder it must fit, such as mt5_small; by default the one it describes."),
+    typer.Option(
+        "--preset", help="Encoder that it must fit, such as mt5_small; by default the one it describes."
+    ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
 
@@ -54,10 +56,12 @@ def import_(
     preset: Preset = None,
     init_projection: Annotated[
         int | None,
-        typer.Option("--init-projection", metavar="SEED", help="Draw a projection if there is none."),
+        typer.Option(
+            "--init-projection", metavar="SEED", help="Initialise a random projection if there is none."
+        ),
     ] = None,
     projection_dim: Annotated[
-        int | None, typer.Option(help="Width of a drawn projection; 128 by default.")
+        int | None, typer.Option(help="Width of a new projection; 128 by default.")
     ] = None,
     keep_pieces_of: Annotated[
         list[Path] | None,
@@ -164,7 +168,7 @@ def compact(
 
 
 def _fetched(source: Path, revision: str | None) -> Path:
-    """The checkpoint's path, downloaded if it is an id."""
+    """Returns the checkpoint's path, after downloading it if it is an id."""
     from xtr_tf.checkpoints.hub import fetch_checkpoint, is_hub_id
 
     return fetch_checkpoint(str(source), revision) if is_hub_id(str(source)) else source

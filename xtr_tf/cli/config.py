@@ -1,4 +1,4 @@
-"""`xtr-tf config`: show what a run would be configured with."""
+"""`xtr-tf config`: show the configuration of a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Overrides = Annotated[
 ]
 
 
-#: Configurations of other packages: a key that only such a file has, and what reads the file.
+#: Configurations of other packages: a key that only their files have, and the function that reads them.
 OTHER_KINDS: dict[str, Callable[[Path | None, list[str]], Any]] = {}
 
 

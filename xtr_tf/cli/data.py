@@ -1,4 +1,4 @@
-"""`xtr-tf data`: get the datasets that models are evaluated on."""
+"""`xtr-tf data`: download datasets for evaluation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def get(
     out: Annotated[Path, typer.Option(help="Data folder.")] = Path("data"),
     quiet: Quiet = False,
 ) -> None:
-    """Download a dataset, check and unpack it; files that are there already stay."""
+    """Download a dataset, check it and unpack it; existing files are kept."""
     from xtr_tf.collections.download import fetch, files_of
     from xtr_tf.progress import Tracked, shown, track
 
@@ -46,7 +46,7 @@ def get(
 
 
 def _folder_of(files: list) -> str:
-    """Where the files of a dataset end up, below the data folder."""
+    """Returns where the files of a dataset are, below the data folder."""
     last = Path(files[-1].path)
     inside = last.name.split(".")[0]
     if last.parts[0] == "beir":

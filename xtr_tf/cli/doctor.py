@@ -1,6 +1,6 @@
 """Checks of the machine and environment that `xtr-tf doctor` prints.
 
-Reports, never repairs. A check that cannot be made is a finding, not an exception.
+Reports problems but never fixes them. A check that cannot be made is a finding, not an exception.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FREE_DISK_GB = 2.0
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One line of the diagnosis: what was looked at, what was seen, and what to do if it is wrong."""
+    """One line of the diagnosis: what was checked, what was found, and what to do if it is wrong."""
 
     subject: str
     ok: bool
@@ -37,10 +37,10 @@ class Finding:
 
 
 def diagnose(directory: str | Path = ".", depth: Depth = Depth.fast) -> list[Finding]:
-    """Looks at the interpreter, packages, custom ops, devices, memory and the disk of `directory`.
+    """Checks the interpreter, packages, custom ops, devices, memory and the disk of `directory`.
 
     Args:
-        directory: Where free space is looked for.
+        directory: The folder whose free space is checked.
         depth: `fast` loads the libraries into TensorFlow's C library, as a server does; `full` imports Python
             TensorFlow, which takes longer than all the rest, and tries ops and devices with it.
     """
@@ -77,7 +77,7 @@ def _check_python() -> Finding:
 
 
 def _check_versions() -> list[Finding]:
-    """Compares what is installed with what the distribution asks for.
+    """Compares the installed packages with the requirements.
 
     Shows what is wrong, and the packages with an upper bound, which a newer release could break.
     """
@@ -93,7 +93,7 @@ def _check_versions() -> list[Finding]:
 
 
 def _requirements() -> list[Requirement]:
-    """Returns the requirements of the base, and of every extra whose packages are all there."""
+    """Returns the requirements of the base, and of every extra whose packages are all installed."""
     declared = [Requirement(line) for line in metadata.requires(_DISTRIBUTION) or []]
     wanted = [requirement for requirement in declared if requirement.marker is None]
     for extra in metadata.metadata(_DISTRIBUTION).get_all("Provides-Extra") or []:
@@ -161,7 +161,7 @@ def _load_scann_ops() -> str:
 def _check_import(subject: str, load: Callable[[], str]) -> Finding:
     try:
         return Finding(subject, True, load())
-    except Exception as error:  # a broken binary can raise anything, and the user has to see it
+    except Exception as error:  # a broken binary can raise anything, and the user must see it
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         return Finding(subject, False, reason, REINSTALL)
 

@@ -1,4 +1,4 @@
-"""`xtr-tf encode`: a corpus to a directory of token vectors."""
+"""`xtr-tf encode`: from a corpus to a directory of token vectors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def encode(
     context: typer.Context,
     corpus: options.Corpus,
     model: Annotated[Path, typer.Option(help="The encoder's directory.")],
-    out: Annotated[Path, typer.Option(help="Directory to write; that of an interrupted run continues it.")],
+    out: Annotated[Path, typer.Option(help="Directory to write; an interrupted run in it is continued.")],
     runner: RunnerName = LOCAL,
     staging: options.Staging = "",
     reuse: options.Reuse = None,
@@ -66,7 +66,7 @@ def encode(
 
 
 def staged(runner: Runner, staging: str) -> Runner:
-    """The same runner, through a staging folder if one is named."""
+    """Returns the runner, which uses a staging folder if one is named."""
     if not staging:
         return runner
     from xtr_tf.vectors.staged import StagedRunner
@@ -75,7 +75,7 @@ def staged(runner: Runner, staging: str) -> Runner:
 
 
 def print_encoding(report: EncodingReport, out: Path) -> None:
-    """Says what was encoded, reused and left out."""
+    """Prints what was encoded, reused and left out."""
     manifest, counters = report.manifest, report.counters
     typer.echo(
         f"{out}: {manifest.num_documents:,} documents, {manifest.num_passages:,} passages, "

@@ -32,21 +32,23 @@ def evaluate(
     depth: Annotated[
         int, typer.Option(help="Documents ranked per query; 0: 100, or 1,000 in a large corpus.")
     ] = 0,
-    max_queries: Annotated[int, typer.Option(help="Queries of each dataset, sampled; 0: all.")] = 0,
+    max_queries: Annotated[int, typer.Option(help="Queries to sample per dataset; 0: all.")] = 0,
     bm25: Annotated[bool, typer.Option(help="Run the BM25 baselines.")] = True,
     fusion: Annotated[bool, typer.Option("--fusion", help="Also measure XTR and BM25 combined.")] = False,
-    alpha: Annotated[float, typer.Option(help="Weight of BM25 in it; an exported model's own first.")] = 0.5,
+    alpha: Annotated[
+        float, typer.Option(help="Weight of BM25 in it, unless the exported model has one.")
+    ] = 0.5,
     analysis_queries: Annotated[
-        int, typer.Option(help="Queries of each dataset whose tokens are analysed; 0: none.")
+        int, typer.Option(help="Queries per dataset whose tokens are analysed; 0: none.")
     ] = 100,
     exact_queries: Annotated[
         int, typer.Option(help="For an exported model: queries also searched exactly; 0: none.")
     ] = 100,
-    examples: Annotated[int, typer.Option(help="Worked examples of each dataset.")] = 1,
+    examples: Annotated[int, typer.Option(help="Worked examples per dataset.")] = 1,
     seed: Annotated[int, typer.Option(help="Random seed of samples and resampling.")] = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Measure a model on datasets and write a report (HTML, Markdown, JSON), runs and values of queries."""
+    """Measure a model on datasets; write a report (HTML, Markdown, JSON), runs and values per query."""
     from xtr_tf.collections.loading import load_datasets
     from xtr_tf.evaluation.evaluate import evaluate_model
     from xtr_tf.evaluation.evaluator import EvaluationSettings

@@ -1,4 +1,4 @@
-"""`xtr-tf export`: encoder, token vectors and index to one servable model."""
+"""`xtr-tf export`: one servable model from encoder, token vectors and index."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def export(
     vectors: Annotated[Path, typer.Argument(help="Token vectors of the corpus, from `xtr-tf encode`.")],
     model: Annotated[Path, typer.Option(help="The encoder's directory.")],
     index: Annotated[Path, typer.Option(help="The index of the vectors, from `xtr-tf index`.")],
-    out: Annotated[Path, typer.Option(help="The model's base directory; the version is made in it.")],
+    out: Annotated[Path, typer.Option(help="The model's base directory, for the new version.")],
     version: options.Version = None,
     k_prime: options.KPrime = 1000,
     top_k: options.TopK = 10,
@@ -40,7 +40,7 @@ def export(
     processes: Annotated[int, typer.Option(min=1, help="Partitions to export at the same time.")] = 1,
     quiet: Quiet = False,
 ) -> None:
-    """Write a version of a model, which appears only if a fresh process gives the same answers."""
+    """Write a version of a model; it is published only if a fresh process gives the same answers."""
     from xtr_tf.config.retrieval import SearchDefaults
     from xtr_tf.progress import shown, track
     from xtr_tf.retriever.assembly import assemble_retriever
@@ -79,7 +79,7 @@ def _export_partitions(job: PartitionExport, out: Path, version: int | None, pro
 
 
 def print_export(exported: Export, card: ModelCard) -> None:
-    """Says what was published, and what its gate found."""
+    """Prints what was published, and what the gate found."""
     from rich.console import Console
 
     corpus, report = card.corpus, exported.report
@@ -95,13 +95,13 @@ def print_export(exported: Export, card: ModelCard) -> None:
 
 def verify(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="A version's directory, or the base of several.")
+        Path, typer.Argument(metavar="MODEL", help="A version's directory, or the base directory of several.")
     ],
     processes: Annotated[
         int, typer.Option(min=1, help="Fresh processes to check in, one after the other.")
     ] = 1,
     check: Annotated[
-        Depth, typer.Option(help="`fast`: one request of every signature; `full`: all that were recorded.")
+        Depth, typer.Option(help="`fast`: one request per signature; `full`: all recorded requests.")
     ] = Depth.full,
     quiet: Quiet = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`xtr-tf index`: token vectors to an index, and an index to its next version."""
+"""`xtr-tf index`: build an index from token vectors, and make its next version."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _BuildUnlessNamed(TyperGroup):
-    """Makes `xtr-tf index VECTORS ...` mean `xtr-tf index build VECTORS ...`, with options in any place."""
+    """Lets `xtr-tf index VECTORS ...` mean `xtr-tf index build VECTORS ...`, with options in any order."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, *ctx.help_option_names):
@@ -36,7 +36,7 @@ app = typer.Typer(
 def build(
     context: typer.Context,
     vectors: Annotated[Path, typer.Argument(help="Directory that `xtr-tf encode` wrote.")],
-    out: Annotated[Path, typer.Option(help="Directory to write; it appears when it is whole.")],
+    out: Annotated[Path, typer.Option(help="Directory to write; it appears when it is complete.")],
     runner: RunnerName = LOCAL,
     kind: options.Kind = "scann",
     num_leaves: options.NumLeaves = 0,
@@ -45,7 +45,7 @@ def build(
         typer.Option(
             "--num-leaves-to-search",
             "--leaves",
-            help="Leaves a search looks into; 0: by their number and k'.",
+            help="Leaves to search; 0: chosen from their number and k'.",
         ),
     ] = 0,
     sample_size: options.SampleSize = 0,
@@ -60,7 +60,7 @@ def build(
     lexical: options.Lexical = "none",
     quiet: Quiet = False,
 ) -> None:
-    """Build an index, holding one block of vectors in memory at a time."""
+    """Build an index, with one block of vectors in memory at a time."""
     import time
 
     from xtr_tf.config.retrieval import IndexConfig
@@ -102,12 +102,12 @@ def update(
         Path | None, typer.Option(help="New and changed documents: a corpus or token vectors.")
     ] = None,
     delete: Annotated[
-        Path | None, typer.Option(help="File of ids of documents to leave out, one per line.")
+        Path | None, typer.Option(help="File with ids of documents to delete, one per line.")
     ] = None,
     model: Annotated[Path | None, typer.Option(help="The encoder, if a corpus is added.")] = None,
     language: Annotated[
         str | None,
-        typer.Option(help="Language of added documents that name none; by default what `encode` was given."),
+        typer.Option(help="Language of added documents without one; by default that given to `encode`."),
     ] = None,
     runner: RunnerName = LOCAL,
     quiet: Quiet = False,

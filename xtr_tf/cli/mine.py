@@ -26,15 +26,15 @@ def mine(
     model: Annotated[
         Path | None, typer.Option(help="An exported model of that corpus; without it BM25 ranks.")
     ] = None,
-    bm25: Annotated[str, typer.Option(help="What BM25 counts: words or ngrams.")] = "words",
-    negatives: Annotated[int, typer.Option(help="At most so many for each query.")] = 4,
-    ranks: Annotated[str, typer.Option(help="Ranks that they are taken from, FIRST-LAST.")] = "1-50",
+    bm25: Annotated[str, typer.Option(help="Terms of BM25: words or ngrams.")] = "words",
+    negatives: Annotated[int, typer.Option(help="Maximum number per query.")] = 4,
+    ranks: Annotated[str, typer.Option(help="Ranks to take them from, FIRST-LAST.")] = "1-50",
     margin: Annotated[
         float | None,
-        typer.Option(help="Only documents that score this share below the positives, such as 0.05."),
+        typer.Option(help="Only documents that score lower than the positives by this share, such as 0.05."),
     ] = None,
     same_title: Annotated[
-        bool, typer.Option("--same-title", help="Take documents with a positive's title, too.")
+        bool, typer.Option("--same-title", help="Also use documents with a positive's title.")
     ] = False,
     split: Annotated[str, typer.Option(help="Which queries of a folder.")] = "train",
     max_bad_records: Annotated[

@@ -1,6 +1,6 @@
-"""Options of encoding, indexing and exporting that more than one command has; each is described once.
+"""Options of encoding, indexing and exporting that several commands share.
 
-Unless it says otherwise, an option is named after its parameter.
+Unless it says otherwise, an option has the name of its parameter.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ Corpus = Annotated[Path, typer.Argument(help="File or folder: JSONL, TSV, Parque
 
 # Encoding.
 Staging = Annotated[
-    str, typer.Option(help="Folder such as gs://bucket/path, where workers do not see this machine's files.")
+    str, typer.Option(help="Folder such as gs://bucket/path, if workers do not see this machine's files.")
 ]
 Strict = Annotated[
     bool, typer.Option("--strict", help="Refuse a corpus with records that are not documents.")
 ]
-Language = Annotated[str, typer.Option(help="Language of documents that name none.")]
+Language = Annotated[str, typer.Option(help="Language of documents without one.")]
 Reuse = Annotated[Path | None, typer.Option(help="Earlier output: vectors of unchanged texts are copied.")]
-PassageLength = Annotated[int, typer.Option(help="Tokens of a passage; 0: the model's own.")]
+PassageLength = Annotated[int, typer.Option(help="Tokens per passage; 0: the model's own limit.")]
 Overlap = Annotated[
     int | None, typer.Option(help="Tokens shared by neighbouring passages; by default an eighth.")
 ]
-VectorsDtype = Annotated[str, typer.Option(help="What vectors are stored as: float16 or bfloat16.")]
+VectorsDtype = Annotated[str, typer.Option(help="Storage type of vectors: float16 or bfloat16.")]
 KeepText = Annotated[bool, typer.Option(help="Keep texts with the vectors, for exports and BM25.")]
-BatchTokens = Annotated[int, typer.Option(help="Tokens encoded at once, padding included.")]
-ShardCharacters = Annotated[int, typer.Option(help="Text of a shard, the unit of work.")]
+BatchTokens = Annotated[int, typer.Option(help="Tokens to encode at once, with padding.")]
+ShardCharacters = Annotated[int, typer.Option(help="Characters of text per shard, the unit of work.")]
 SkipPunctuation = Annotated[
     bool, typer.Option("--skip-punctuation", help="Leave out pieces that are only punctuation.")
 ]
@@ -56,21 +56,19 @@ Kind = Annotated[
     ),
 ]
 NumLeaves = Annotated[
-    int, typer.Option("--num-leaves", "--cells", help="k-means leaves; 0: by the number of tokens.")
+    int, typer.Option("--num-leaves", "--cells", help="k-means leaves; 0: chosen from the number of tokens.")
 ]
-NumLeavesToSearch = Annotated[
-    int, typer.Option(help="Leaves a search looks into; 0: by their number and k'.")
-]
-SampleSize = Annotated[int, typer.Option(help="Tokens that leaves are trained on; 0: by the leaves.")]
+NumLeavesToSearch = Annotated[int, typer.Option(help="Leaves to search; 0: chosen from their number and k'.")]
+SampleSize = Annotated[int, typer.Option(help="Tokens to train leaves on; 0: chosen from their number.")]
 KmeansIterations = Annotated[
     int, typer.Option("--kmeans-iterations", "--training-rounds", help="k-means iterations.")
 ]
 Seed = Annotated[int, typer.Option(help="Random seed of the sample and of k-means.")]
-DimsPerBlock = Annotated[int, typer.Option(help="Dimensions of a 4-bit code (scann).")]
+DimsPerBlock = Annotated[int, typer.Option(help="Dimensions per 4-bit code (scann).")]
 AnisotropicThreshold = Annotated[float, typer.Option(help="Similarity from which precision matters (scann).")]
 Reordering = Annotated[bool, typer.Option(help="Score hits again by int8 vectors (scann).")]
 IndexDtype = Annotated[
-    str, typer.Option(help="What core (int8, bfloat16) or exact (float16, ...) keeps vectors as.")
+    str, typer.Option(help="Storage type of vectors in core (int8, bfloat16) or exact (float16, ...).")
 ]
 NumShards = Annotated[int, typer.Option(help="Searchers that share the tokens in one model.")]
 ParallelSearches = Annotated[int, typer.Option(help="Parts of a large batch to search at once (scann).")]
@@ -78,11 +76,11 @@ Lexical = Annotated[
     str, typer.Option(help="BM25 for hybrid search: none, over words, or over character ngrams (any script).")
 ]
 
-# Exporting: what requests that do not say are answered with.
+# Exporting: the defaults of requests.
 Version = Annotated[int | None, typer.Option(min=1, help="Number of the version; by default the next one.")]
-KPrime = Annotated[int, typer.Option(help="Default number of tokens a query token retrieves.")]
+KPrime = Annotated[int, typer.Option(help="Default number of tokens per query token to retrieve.")]
 TopK = Annotated[int, typer.Option(help="Default number of documents returned.")]
-Leaves = Annotated[int, typer.Option(help="Default number of leaves to search; 0 for the rule.")]
+Leaves = Annotated[int, typer.Option(help="Default number of leaves to search; 0: the index's own.")]
 Imputation = Annotated[str, typer.Option(help="Default imputation.")]
 Constant = Annotated[float, typer.Option(help="Default value of the imputation `constant`.")]
 MinScore = Annotated[
@@ -103,7 +101,7 @@ KeepSpans = Annotated[
     bool, typer.Option(help="Keep pieces and positions of tokens, 12 bytes each, for explanations.")
 ]
 
-# Asking, a model or a server: what is not given is the model's default.
+# Querying a model or a server: the model has a default for everything.
 AskedKPrime = Annotated[int | None, typer.Option(help="Tokens that each query token retrieves.")]
 AskedRescore = Annotated[
     int | None, typer.Option(help="Candidates to rank again by exact f_ColBERT; 0 for none.")
@@ -121,12 +119,12 @@ ShowFields = Annotated[bool, typer.Option("--fields", help="Show the fields of d
 
 
 def chosen(config: type[Config], arguments: Mapping[str, Any], **renamed: str) -> Config:
-    """The configuration that a command's arguments make, checked.
+    """Makes a configuration from a command's arguments, and checks it.
 
     Args:
-        config: Its class, whose fields are the names of arguments.
+        config: Its class, whose fields have the names of arguments.
         arguments: All arguments of the command.
-        renamed: Fields that other arguments stand for.
+        renamed: Values of fields that have other names as arguments.
     """
     from xtr_tf.config.loading import from_mapping
 
@@ -135,5 +133,5 @@ def chosen(config: type[Config], arguments: Mapping[str, Any], **renamed: str) -
 
 
 def lines(path: Path | None) -> list[str]:
-    """The words of a file, one per line."""
+    """Returns the words of a file, one per line."""
     return path.read_text(encoding="utf-8").split() if path else []

@@ -1,4 +1,4 @@
-"""What long-running commands have in common: `--quiet`, `--check`, and how they end."""
+"""What long-running commands share: `--quiet`, `--check`, and their last line."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 
 
 class Depth(str, Enum):
-    """How closely to look."""
+    """How thorough the check is."""
 
     fast = "fast"
     full = "full"
 
 
 def next_command(line: str) -> None:
-    """Tells which command comes next, on standard error, so that output can be piped."""
+    """Prints which command comes next, on standard error, so that output can be piped."""
     typer.echo(f"next: {line}", err=True)

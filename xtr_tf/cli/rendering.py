@@ -1,4 +1,4 @@
-"""Answers of a retriever, drawn for the terminal. Knows arrays by their signature's names, and rich."""
+"""Shows the answers of a retriever in the terminal. Knows the outputs of signatures, and rich."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ def ranking_table(answer: Answer, query: int, with_fields: bool = False) -> Tabl
 
 
 def found_places(answer: Answer, query: int) -> list[int]:
-    """Returns the places of the ranking that hold a document."""
+    """Returns the positions in the ranking that have a document."""
     return [place for place, identifier in enumerate(answer["document_ids"][query]) if identifier]
 
 
 def document_name(answer: Answer, query: int, place: int) -> Text:
-    """Returns a document's id, as it is."""
+    """Returns a document's id."""
     return Text(_decode(answer["document_ids"][query, place]), "cyan")
 
 
 def query_alignment(answer: Answer, query: int, place: int) -> Columns:
-    """Returns what each piece of the query counts for a document: retrieved in bold, imputed dim."""
+    """Returns the score of each piece of the query in a document: retrieved in bold, imputed dim."""
     entries = []
     for token, piece in enumerate(answer["query_pieces"][query]):
         if not piece:
@@ -101,6 +101,6 @@ def _decode(value: bytes) -> str:
 
 
 def _readable(piece: bytes) -> str:
-    """A piece as people write it; the mark of a space stays where there is nothing else."""
+    """Returns a piece without the mark of a space, unless it has nothing else."""
     text = _decode(piece)
     return text.replace(_SPACE_MARK, "") or text

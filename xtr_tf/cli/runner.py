@@ -1,4 +1,4 @@
-"""`--runner`: where a job's shards are worked on."""
+"""`--runner`: where the shards of a job are processed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ RunnerName = Annotated[
 
 
 def chosen_runner(name: str, flags: list[str]) -> Runner:
-    """The runner of a name.
+    """Returns the runner with a name.
 
     Args:
-        name: What `--runner` was given.
-        flags: What stood after `--`: pipeline options, which only Beam understands.
+        name: The value of `--runner`.
+        flags: What follows after `--`: pipeline options for Beam.
     """
     from xtr_tf.errors import InputError
     from xtr_tf.vectors.runners import run_locally

@@ -1,4 +1,4 @@
-"""`xtr-tf search`: ask an exported model, in this process and without Python TensorFlow."""
+"""`xtr-tf search`: search an exported model, in this process and without Python TensorFlow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _EXPLAINED = 3
 
 Model = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="A version's directory, or the base of several.")
+    Path, typer.Argument(metavar="MODEL", help="A version's directory, or the base directory of several.")
 ]
 
 
@@ -26,7 +26,9 @@ def search(
         int | None, typer.Option(help="Documents to show; the model's default if not given.")
     ] = None,
     k_prime: options.AskedKPrime = None,
-    leaves: Annotated[int | None, typer.Option(help="Leaves of the index to search; 0 for its rule.")] = None,
+    leaves: Annotated[
+        int | None, typer.Option(help="Leaves of the index to search; 0: its own default.")
+    ] = None,
     imputation: Annotated[
         str | None, typer.Option(help="top_k_prime, zero, constant or none.", show_default=False)
     ] = None,

@@ -1,4 +1,4 @@
-"""`xtr-tf tokenizer`: train a vocabulary, or cut one down."""
+"""`xtr-tf tokenizer`: train or trim a vocabulary."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def train(
         ),
     ],
     vocabulary_size: Annotated[
-        int, typer.Option(help="Pieces, the 256 bytes and three special ones included.")
+        int, typer.Option(help="Number of pieces, including 256 bytes and three special ones.")
     ],
     out: Annotated[Path, typer.Option(help="The `.model` file to write.")],
     lowercase: Annotated[
@@ -48,7 +48,7 @@ def trim(
     vocabulary: Annotated[
         Path, typer.Argument(help="A `.model` file, such as mT5's `spiece.model`.", show_default=False)
     ],
-    pieces: Annotated[int, typer.Option(help="How many pieces to keep, the most likely ones.")],
+    pieces: Annotated[int, typer.Option(help="Number of pieces to keep, the most likely ones.")],
     out: Annotated[Path, typer.Option(help="The `.model` file to write.")],
     lowercase: Annotated[
         bool, typer.Option(help="Drop pieces with capitals: the tokenizer lower-cases by default.")
@@ -72,7 +72,7 @@ def trim(
 
 
 def _texts(corpus: Path) -> Iterator[str]:
-    """Every text field of every record; unlike documents to be searched, these need no ids."""
+    """Yields every text field of every record; unlike documents to search, these need no ids."""
     from xtr_tf.collections.corpus import CorpusReader
 
     for record in CorpusReader(corpus).records():

@@ -18,7 +18,7 @@ def train(file: RunFile, overrides: Overrides = None, quiet: Quiet = False) -> N
     from xtr_tf.config.loading import load_config
 
     config = load_config(file, overrides or ())
-    # Before TensorFlow is imported, which takes longer than to look.
+    # Checked before TensorFlow is imported, which takes longer.
     from xtr_tf.training.data.sources import check_sources
 
     check_sources(config.data)

@@ -14,9 +14,9 @@ from xtr_tf.evaluation.exported_model import search_all
 from xtr_tf.evaluation.metrics import measure
 from xtr_tf.runtime.signature import Session
 
-#: What is tried. 1, BM25 only, would make the encoder idle.
+#: The values to try. 1 is BM25 only, without the encoder.
 ALPHAS = tuple(round(0.1 * step, 1) for step in range(10))
-# Queries of the sample that decides.
+# Queries in the sample.
 _QUERIES = 1_000
 _DEPTH = 100
 

@@ -38,7 +38,7 @@ class BM25:
     ) -> None:
         import bm25s
 
-        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it begins by asking for more
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # otherwise it would start with a larger index
         if analyser not in ANALYSERS:
             raise InputError(f"An analyser is one of {', '.join(ANALYSERS)}. Received: {analyser!r}.")
         self.name = f"BM25 ({analyser})"

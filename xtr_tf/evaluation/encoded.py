@@ -1,6 +1,6 @@
-"""A corpus as an exact evaluation searches it: token vectors in memory.
+"""A corpus for exact evaluation: token vectors in memory.
 
-Knows nothing of encoders, files or scoring.
+Knows nothing about encoders, files or scoring.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class CorpusTokens:
         documents: In order of their ordinals.
         vectors: `[tokens, dim]` float32.
         offsets: `[documents + 1]` int64: tokens of document `i` are those from `[i]` to `[i + 1]`.
-        pieces: `[tokens]` int32 ids of the vocabulary, or None where the encoder does not tell.
+        pieces: `[tokens]` int32 ids of the vocabulary, or None if unknown.
         spans: `[tokens, 2]` int32 characters of each document's `full_text`, or None.
         cut_documents: Documents that the encoder may have cut, because they fill its longest input.
     """
@@ -63,7 +63,7 @@ class CorpusTokens:
         return np.repeat(np.arange(len(self.documents), dtype=np.int32), np.diff(self.offsets))
 
 
-#: About 10 GB of vectors 128 wide.
+#: About 10 GB of vectors of 128 dimensions.
 MAX_TOKENS = 20_000_000
 
 
@@ -71,8 +71,8 @@ def check_size(tokens: int, dataset: str) -> None:
     """Checks that the tokens of a corpus can be held in memory.
 
     Args:
-        tokens: How many there are.
-        dataset: The corpus' name, for the message.
+        tokens: Number of tokens.
+        dataset: Name of the corpus, for the message.
 
     Raises:
         InputError: There are more than `MAX_TOKENS`.

@@ -1,6 +1,6 @@
 """An encoder's directory under test: each corpus is encoded and searched exactly.
 
-Knows nothing of indexes or exported models.
+Knows nothing about indexes or exported models.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class EncoderModel:
     """A trained encoder without an index.
 
     Args:
-        directory: What `xtr_tf.model.folder.save_encoder` wrote.
+        directory: A directory that `xtr_tf.model.folder.save_encoder` wrote.
     """
 
     kind = "encoder, searched exactly"
@@ -55,11 +55,11 @@ class EncoderModel:
         Args:
             dataset: Queries and judgements.
             documents: Its corpus, in order.
-            depth: Documents ranked per query.
-            settings: What is measured, and how.
+            depth: Documents to rank per query.
+            settings: Settings of the evaluation.
 
         Returns:
-            The runs by system, and what was analysed.
+            The runs by system, and the analyses.
         """
         started = time.perf_counter()
         corpus = self._encoder.encode_documents(documents, dataset.name)
@@ -108,7 +108,7 @@ class EncoderModel:
 
 
 def _hybrid(dataset: Dataset, documents: Sequence[Document], alpha: float) -> Hybrid:
-    """BM25 over n-grams, as an index with `lexical` has it."""
+    """BM25 over n-grams, as in an index with `lexical`."""
     postings = TermPostings.of([DocumentRecord.of(document) for document in documents], "ngrams")
     return Hybrid(lambda query: postings.scores(dataset.queries[query].text, "ngrams"), alpha)
 
@@ -116,11 +116,11 @@ def _hybrid(dataset: Dataset, documents: Sequence[Document], alpha: float) -> Hy
 def weighted(
     queries: Sequence[EncodedQuery], corpus: CorpusTokens, background: np.ndarray | None
 ) -> list[EncodedQuery]:
-    """The same queries, whose tokens count for more the fewer documents of the corpus have their pieces.
+    """Returns the queries with weights: tokens count more if fewer documents contain their pieces.
 
     Args:
-        queries: With pieces.
-        corpus: With pieces.
+        queries: Queries with pieces.
+        corpus: A corpus with pieces.
         background: `[vocabulary]` floats, how common pieces are elsewhere, or None.
 
     Returns:
@@ -155,7 +155,7 @@ class LoadedEncoder:
     Args:
         encoder: The encoder.
         tokenizer: Its tokenizer.
-        config: How documents are split and pruned; by the command's defaults if None.
+        config: How documents are split and pruned; the command's defaults if None.
     """
 
     def __init__(self, encoder: Encoder, tokenizer: Tokenizer, config: EncodingConfig | None = None) -> None:
@@ -169,11 +169,11 @@ class LoadedEncoder:
         return cls(*load_encoder(directory))
 
     def encode_queries(self, texts: Sequence[str]) -> list[EncodedQuery]:
-        """The tokens of each query, in order."""
+        """Encodes queries, and returns the tokens of each in order."""
         return self._queries.encode(texts)
 
     def encode_documents(self, documents: Sequence[Document], dataset: str) -> CorpusTokens:
-        """The tokens of a corpus, in order.
+        """Encodes a corpus.
 
         Args:
             documents: The corpus.
@@ -183,7 +183,7 @@ class LoadedEncoder:
             Vectors, and where each document begins.
 
         Raises:
-            InputError: The corpus is too large to be held in memory.
+            InputError: The corpus does not fit into memory.
         """
         encoded = []
         tokens = 0

@@ -1,7 +1,7 @@
 """A whole evaluation: a model, its baselines, some datasets, and a folder with the report.
 
-Also which paths are models and which are earlier reports. Knows nothing of metrics or of how a report
-looks.
+Also decides which paths are models and which are earlier reports. Knows nothing about metrics or the layout
+of reports.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measures a model and its baselines on datasets: settings, what a model must do, and the evaluator.
 
-Knows nothing of how a model searches, or of how a report shows its figures.
+Knows nothing about how a model searches, or how a report shows its figures.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from xtr_tf.evaluation.run import Run
 from xtr_tf.lexical.terms import ANALYSERS, analyser_for
 from xtr_tf.progress import tracked
 
-# Recall at 1,000 says nothing of a corpus of which a thousand documents are a large part.
+# Recall at 1,000 says nothing if a thousand documents are a large part of the corpus.
 _DEEP_FROM_DOCUMENTS = 20_000
 
 
@@ -117,20 +117,20 @@ class Model(Protocol):
         Args:
             dataset: Queries and judgements.
             documents: Its corpus, in order.
-            depth: Documents ranked per query.
-            settings: What is measured, and how.
+            depth: Documents to rank per query.
+            settings: Settings of the evaluation.
 
         Returns:
-            The runs by system, and what was analysed.
+            The runs by system, and the analyses.
         """
 
 
 class Evaluator:
     """Measures a model and its baselines on datasets.
 
-    Systems are named by keys: `xtr` and `colbert` are the model's, `bm25_words` and `bm25_ngrams` the
-    BM25 baselines', `bm25` is of these the one that suits each query's language, `fusion` is XTR and
-    BM25 in one score, and `baseline` is another model, or an earlier report of one.
+    Systems have keys: `xtr` and `colbert` are the model's, `bm25_words` and `bm25_ngrams` the BM25
+    baselines', `bm25` is the one of the two that suits each query's language, `fusion` is XTR and BM25
+    in one score, and `baseline` is another model, or an earlier report of one.
 
     Args:
         model: The model.
@@ -162,7 +162,7 @@ class Evaluator:
         self._progress = progress
 
     def check(self, dataset: Dataset) -> None:
-        """Raises `InputError` if the dataset cannot be measured: all must pass before the first begins."""
+        """Raises `InputError` if the dataset cannot be measured; called for all before the first begins."""
         settings = self._settings
         needed = cutoff(dataset.metric)
         if settings.depth and settings.depth < needed:
@@ -179,7 +179,7 @@ class Evaluator:
         dataset = dataset.sample(settings.max_queries, settings.seed)
         documents = list(dataset.corpus)
         depth = settings.depth_for(len(documents), dataset.is_judged_by_answers)
-        # One more where a query's own document is about to be taken out.
+        # One more if a query's own document will be removed.
         searched_depth = depth + dataset.ignores_own_document
         self._progress(f"{dataset.name}: {len(documents):,} documents, {len(dataset.queries):,} queries")
         result = self._model.evaluate(dataset, documents, searched_depth, settings)
@@ -259,7 +259,7 @@ class Evaluator:
 
 
 def _measure_on(shared: set[str], dataset: Dataset, runs: Mapping[str, Run], depth: int) -> dict[str, Values]:
-    """The model and its baseline as if neither had other documents than these."""
+    """The model and its baseline as if both had only these documents."""
     judgements = {
         query: {document: grade for document, grade in grades.items() if document in shared}
         for query, grades in dataset.judgements.items()

@@ -1,8 +1,8 @@
 """Exact retrieval of whole query sets from tokens in memory, under both scoring functions at once.
 
-One matrix of similarities serves f_XTR' and f_ColBERT: comparing them costs little more than either.
-The functions themselves are `scoring.reference`'s; here is what feeds them within bounded memory.
-Knows nothing of TensorFlow.
+f_XTR' and f_ColBERT share one matrix of similarities, so comparing them costs little more than one of them.
+The functions themselves are in `scoring.reference`; this file calls them within bounded memory. Knows nothing
+about TensorFlow.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xtr_tf.scoring.fusion_reference import fuse
 from xtr_tf.scoring.reference import Ranking, colbert_scores, rank_documents, xtr_scores
 from xtr_tf.vectors.query_encoder import EncodedQuery
 
-# Similarities held at once: 256 MiB.
+# Similarities in memory at once: 256 MiB.
 _MAX_SIMILARITIES = 1 << 26
 
 
@@ -29,7 +29,7 @@ class ExactRetriever:
     """Ranks the documents of a corpus without any approximation.
 
     Args:
-        corpus: What is searched.
+        corpus: The corpus to search.
 
     Example:
         >>> xtr, colbert = ExactRetriever(corpus).search(encoder.encode_queries(["highest peak"]), 1000, 100)
@@ -43,12 +43,12 @@ class ExactRetriever:
     def search(
         self, queries: Sequence[EncodedQuery], k_prime: int, depth: int, hybrid: Hybrid | None = None
     ) -> tuple[Ranking, ...]:
-        """Ranks under f_XTR' and under f_ColBERT, and if asked by f_XTR' and BM25 together.
+        """Ranks under f_XTR', under f_ColBERT and, if asked for, by f_XTR' and BM25 together.
 
         Args:
             queries: Encoded queries; one without tokens finds nothing.
             k_prime: Tokens that each query token retrieves under f_XTR'.
-            depth: Documents of each query.
+            depth: Documents to rank per query.
             hybrid: BM25, for a third ranking.
 
         Returns:
@@ -67,9 +67,9 @@ class ExactRetriever:
         return rankings
 
     def blocks(self, queries: Sequence[EncodedQuery]) -> Iterator[QueryBlock]:
-        """Similarities of all queries, as many queries at once as memory allows.
+        """Yields the similarities of all queries, as many queries at once as memory allows.
 
-        A block may be used until the next one is asked for: they share their memory.
+        A block is valid only until the next one is requested, because they share memory.
         """
         lengths = [len(query.vectors) for query in queries]
         rows = max(_MAX_SIMILARITIES // self.corpus.num_tokens, *lengths, 1)
@@ -98,8 +98,8 @@ class Hybrid(NamedTuple):
     """BM25 that is fused with f_XTR'.
 
     Attributes:
-        scores: From the number of a query to its scores with all documents, `[documents]`.
-        alpha: What they count for.
+        scores: Returns a query's scores with all documents, `[documents]`, from its number.
+        alpha: Weight of these scores.
     """
 
     scores: Callable[[int], np.ndarray]
@@ -107,13 +107,13 @@ class Hybrid(NamedTuple):
 
 
 class QueryBlock(NamedTuple):
-    """Some queries whose similarities are held at once.
+    """Some queries whose similarities are in memory at the same time.
 
     Attributes:
-        queries: `[count]` int64, which of the queries given; those without tokens are in no block.
+        queries: `[count]` int64 numbers of the queries; those without tokens are in no block.
         starts: `[count]` int64, the first row of each.
         similarities: Rows are the tokens of these queries.
-        weights: `[rows]`, what each of them counts for.
+        weights: `[rows]` weights of the tokens.
     """
 
     queries: np.ndarray
@@ -160,8 +160,8 @@ class Similarities:
     Args:
         corpus: The document tokens.
         query_vectors: `[rows, dim]` float32.
-        buffer: `[at least rows, tokens]` float32 to put the similarities into, which spares
-            the machine from finding so much memory again for every block of queries.
+        buffer: `[at least rows, tokens]` float32 to write the similarities to, so that this much memory is
+            not allocated again for every block of queries.
 
     Attributes:
         values: `[rows, tokens]` float32.
@@ -185,10 +185,10 @@ class Similarities:
         """The tokens with the largest similarities.
 
         Args:
-            count: How many; more than there are means all.
+            count: Number of tokens; all if there are fewer.
 
         Returns:
-            `[rows, count]` int64 token ordinals, equal similarities in the order of the tokens, and
+            `[rows, count]` int64 token ordinals, with equal similarities in the order of the tokens, and
             `[rows, count]` float32 similarities, descending.
         """
         cutoffs = self.cutoffs(count)
@@ -225,7 +225,7 @@ def fill_ranking(ranking: Ranking, queries: np.ndarray, scores: np.ndarray) -> N
     """Puts the best documents of some queries into a ranking.
 
     Args:
-        ranking: What is filled.
+        ranking: The ranking to fill.
         queries: `[count]` rows of it.
         scores: `[count, documents]` float, `-inf` for documents that are not results.
     """
@@ -236,21 +236,21 @@ def fill_ranking(ranking: Ranking, queries: np.ndarray, scores: np.ndarray) -> N
 
 
 def _by_rows(function: Callable[[np.ndarray], np.ndarray], values: np.ndarray) -> np.ndarray:
-    """Applies a function of rows to parts of them, on all cores: NumPy lets threads work side by side."""
+    """Applies a function to parts of the rows on all cores; NumPy releases the interpreter's lock."""
     parts = np.array_split(values, min(os.cpu_count() or 1, len(values)))
     with ThreadPoolExecutor(len(parts)) as pool:
         return np.concatenate(list(pool.map(function, parts)))
 
 
-# Columns that a row is folded to when its k-th largest value is sought, in multiples of k.
+# The number of columns into which a row is folded to find its k-th largest value, in multiples of k.
 _FOLDED_WIDTH = 3
 
 
 def _kth_largest(values: np.ndarray, k: int) -> float:
     """The k-th largest of many more values than k, faster than by partitioning them all.
 
-    The values are folded into columns: at least k of them reach the k-th largest maximum of a column,
-    and few more do.
+    The values are folded into columns. At least k values reach the k-th largest of the columns' maxima, and
+    only a few more do.
     """
     width = min(_FOLDED_WIDTH * k, len(values))
     maxima = values[: len(values) // width * width].reshape(-1, width).max(axis=0)

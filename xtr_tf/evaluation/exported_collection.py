@@ -1,7 +1,7 @@
 """A collection under test: its partitions are searched one after the other, and merged as an aggregator does.
 
-Only one partition is in memory at a time, so that what needs many servers is measured on one machine. Knows
-nothing of servers, or of Python TensorFlow.
+Only one partition is in memory at a time, so that one machine can measure what needs many servers. Knows
+nothing about servers or Python TensorFlow.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from xtr_tf.retriever.collection_file import COLLECTION_FILE, read_collection
 from xtr_tf.scoring.merging import MergedHits, PartitionHits, Scoring
 from xtr_tf.vectors.query_encoder import EncodedQuery
 
-#: Gives a partition's folder while it is used.
+#: Returns a context with a partition's folder, which exists while the context is open.
 Fetch = Callable[[str], contextlib.AbstractContextManager[Path]]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Batch:
-    """Queries as vectors: `[queries, length, …]`, and where each stands among all."""
+    """Queries as vectors, `[queries, length, …]`, and the number of each among all queries."""
 
     rows: np.ndarray
     encodings: np.ndarray
@@ -38,7 +38,7 @@ class _Batch:
     idf: np.ndarray | None
 
     def weights(self, place: int, token_weights: str) -> np.ndarray | None:
-        """What the tokens of a query count for; None if all count the same."""
+        """Weights of the tokens of a query; None if all count the same."""
         return self.idf[place][self.mask[place]] if token_weights == "idf" and self.idf is not None else None
 
 
@@ -55,8 +55,8 @@ class ExportedCollection:
 
     Args:
         directory: The folder of `collection.json` and of the partitions.
-        fetch: Gives a partition's folder, by its path below `directory`, for as long as it is used; as it
-            lies there if None.
+        fetch: Returns a context with a partition's folder, from its path below `directory`; by default the
+            folder itself.
     """
 
     has_lexical = False
@@ -114,11 +114,11 @@ class ExportedCollection:
         )
 
     def encode_queries(self, texts: Sequence[str], token_weights: str | None = None) -> list[EncodedQuery]:
-        """The vectors of each query, in order, with the weights that the collection gives them.
+        """Encodes queries, with the weights of the collection.
 
         Args:
             texts: The queries.
-            token_weights: What tokens count for; the collection's own default if None.
+            token_weights: Weights of query tokens; the collection's own default if None.
 
         Returns:
             One entry per query.
@@ -133,7 +133,7 @@ class ExportedCollection:
         return encoded
 
     def encode_documents(self, documents: Sequence[Document], dataset: str) -> CorpusTokens:
-        """The vectors of a corpus; see `ExportedModel.encode_documents`."""
+        """Encodes a corpus; see `ExportedModel.encode_documents`."""
         return self._opened.encode_documents(documents, dataset)
 
     def close(self) -> None:
@@ -147,19 +147,19 @@ class ExportedCollection:
         return ExportedModel(folder)
 
     def _partition(self, number: int) -> ExportedModel:
-        """The model of a partition; the one before it is closed."""
+        """Opens the model of a partition, and closes the one before it."""
         if number != self._number:
             self.close()
             self._number, self._opened = number, self._load(number)
         return self._opened
 
     def _encode(self, queries: Sequence[Query]) -> list[_Batch]:
-        """Queries that have text, in batches; all partitions have the same encoder."""
+        """Encodes the queries that have text, in batches; all partitions have the same encoder."""
         batches = []
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             texts = [query.text for query in queries[start : start + QUERIES_AT_ONCE]]
             answer = self._opened.run("encode_query", {"query": texts})
-            # Only the end of the sequence: no text.
+            # Only the end of the sequence: the query has no text.
             rows = np.flatnonzero(answer["mask"].sum(axis=1) > 1)
             if len(rows):
                 idf = answer["idf"][rows] if "idf" in answer else None
@@ -205,7 +205,7 @@ class ExportedCollection:
 
 
 def _merged(before: _Found | None, own: _Found, k_prime: int) -> _Found:
-    """The best k' hits of both for each query token, and the documents that they are of."""
+    """The best k' hits of both for each query token, and the documents they belong to."""
     parts = [own] if before is None else [before, own]
     merged = MergedHits([part.hits for part in parts], k_prime)
     documents = np.concatenate([part.documents for part in parts])

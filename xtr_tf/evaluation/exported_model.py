@@ -1,6 +1,6 @@
 """An exported model under test: its own index is searched, and a sample of the queries also exactly.
 
-Runs the SavedModel through the C library; knows nothing of Python TensorFlow or of how it was made.
+Runs the SavedModel through the C library. Knows nothing about Python TensorFlow or how the model was made.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from xtr_tf.runtime.signature import Session
 from xtr_tf.scoring.reference import idf_weights
 from xtr_tf.vectors.query_encoder import EncodedQuery, batches_by_length
 
-#: Beyond this, encoding a corpus for the exact search takes longer than anyone would wait for it.
+#: For more documents, encoding the corpus for the exact search would take too long.
 EXACT_DOCUMENTS = 50_000
 
 
 class IndexModel:
-    """A model version with an index of its own, or a collection of partitions.
+    """A model version with its own index, or a collection of partitions.
 
     Args:
-        model: A version, the base directory of versions, or the folder of a `collection.json`; or one of
-            them, opened.
+        model: A version, the base directory of versions, or the folder of a `collection.json`; or an
+            opened one.
     """
 
     kind = "exported model, its own index"
@@ -55,11 +55,11 @@ class IndexModel:
         Args:
             dataset: Queries and judgements.
             documents: Its corpus, in order.
-            depth: Documents ranked per query.
-            settings: What is measured, and how.
+            depth: Documents to rank per query.
+            settings: Settings of the evaluation.
 
         Returns:
-            The runs by system, and what was analysed.
+            The runs by system, and the analyses.
         """
         started = time.perf_counter()
         alpha = self._model.default_alpha
@@ -113,7 +113,7 @@ class IndexModel:
 
 
 class _Searchable(Protocol):
-    """What `IndexModel` asks of a model or a collection."""
+    """What `IndexModel` needs of a model or a collection."""
 
     directory: Path
     has_lexical: bool
@@ -140,10 +140,10 @@ def open_exported(directory: Path) -> _Searchable:
     """Opens a model version, the newest below a base directory, or the collection in a folder.
 
     Args:
-        directory: Which.
+        directory: The directory.
 
     Returns:
-        What searches and encodes by it.
+        The opened model or collection.
     """
     if not (directory / COLLECTION_FILE).is_file():
         return ExportedModel(directory)
@@ -161,7 +161,7 @@ def _overlap(exact: Run, approximate: Run, queries: Sequence[str], depth: int = 
     return float(np.mean(shares)) if shares else 0.0
 
 
-#: Queries of a call.
+#: Queries per call.
 QUERIES_AT_ONCE = 32
 _UNITS = {"query": "queries", "document": "documents"}
 _DOCUMENTS_AT_ONCE = 32
@@ -171,7 +171,7 @@ class ExportedModel:
     """A model of `xtr-tf export`.
 
     Args:
-        directory: A version, or the base directory, whose newest version is taken.
+        directory: A version, or a base directory, whose newest version is used.
     """
 
     def __init__(self, directory: str | Path) -> None:
@@ -195,10 +195,10 @@ class ExportedModel:
         Args:
             name: Name of the run.
             queries: The queries; one without text finds nothing.
-            depth: Documents of each query.
+            depth: Documents to rank per query.
             k_prime: Tokens that each query token retrieves; the model's own default if None.
-            token_weights: What they count for; the model's own default if None.
-            alpha: What BM25 counts for; the model's own default if None.
+            token_weights: Weights of query tokens; the model's own default if None.
+            alpha: Weight of BM25; the model's own default if None.
 
         Returns:
             The rankings.
@@ -214,7 +214,7 @@ class ExportedModel:
         return self._session.run(signature, inputs, outputs)
 
     def defaults(self, signature: str) -> dict[str, np.ndarray]:
-        """What a signature does not have to be given."""
+        """Returns the inputs of a signature that have defaults, with their values."""
         return self._session.defaults(signature)
 
     def close(self) -> None:
@@ -222,11 +222,11 @@ class ExportedModel:
         self._session.close()
 
     def encode_queries(self, texts: Sequence[str], token_weights: str | None = None) -> list[EncodedQuery]:
-        """The vectors of each query, in order, with the weights that its own index gives them.
+        """Encodes queries, with the weights of the model's own index.
 
         Args:
             texts: The queries.
-            token_weights: What tokens count for; the model's own default if None.
+            token_weights: Weights of query tokens; the model's own default if None.
 
         Returns:
             One entry per query.
@@ -252,7 +252,7 @@ class ExportedModel:
         )
 
     def encode_documents(self, documents: Sequence[Document], dataset: str) -> CorpusTokens:
-        """The vectors of a corpus, in order; documents longer than the model takes are cut.
+        """Encodes a corpus; documents that are longer than the model's limit are cut.
 
         Args:
             documents: The corpus.
@@ -262,7 +262,7 @@ class ExportedModel:
             Vectors, and where each document begins.
 
         Raises:
-            InputError: The corpus is too large to be held in memory.
+            InputError: The corpus does not fit into memory.
         """
         texts = [document.full_text for document in documents]
         encoded = self._encode("encode_document", "document", texts, _DOCUMENTS_AT_ONCE, dataset)
@@ -271,7 +271,7 @@ class ExportedModel:
             documents,
             np.concatenate(encoded),
             np.cumsum([0, *lengths]),
-            # The model does not tell its longest input; many documents of the largest length suggest it.
+            # The model does not say how long its input may be; many of the largest length suggest it.
             cut_documents=_count_at_limit(lengths),
         )
 
@@ -292,7 +292,7 @@ class ExportedModel:
 
 
 def search_all(session: Session, name: str, queries: Sequence[Query], request: Mapping[str, Any]) -> Run:
-    """Asks the signature `search` for all queries.
+    """Calls the signature `search` for all queries.
 
     Args:
         session: Session of a model, exported or not.
@@ -315,13 +315,13 @@ def search_all(session: Session, name: str, queries: Sequence[Query], request: M
 
 
 def _search(session: Session, queries: Sequence[Query], request: Mapping[str, Any]) -> list[tuple[Any, Any]]:
-    """Ids and scores of each query; a batch that the model refuses is asked query by query."""
+    """Ids and scores of each query; if the model refuses a batch, its queries are sent one by one."""
     try:
         answer = session.run("search", {"query": [query.text for query in queries], **request})
     except InputError:
         if len(queries) > 1:
             return [result for query in queries for result in _search(session, [query], request)]
-        # A text without tokens has the end of sequence only.
+        # A text without tokens has only the end of the sequence.
         if session.run("encode_query", {"query": [queries[0].text]})["mask"].sum() > 1:
             raise
         return [(np.empty(0, object), np.empty(0, np.float32))]
@@ -329,6 +329,6 @@ def _search(session: Session, queries: Sequence[Query], request: Mapping[str, An
 
 
 def _count_at_limit(lengths: np.ndarray) -> int:
-    """Documents of the greatest length, if they are too many for chance."""
+    """Counts the documents of the largest length, if there are too many for a coincidence."""
     longest = int(np.count_nonzero(lengths == lengths.max()))
     return longest if longest > 1 else 0

@@ -1,7 +1,7 @@
-"""Metrics per query, all by `ir_measures` (which asks trec_eval): none is computed here.
+"""Metrics per query, all computed by `ir_measures`, which calls trec_eval.
 
-A query that found nothing scores 0, as in trec_eval with `-c`. The second half makes judgements of
-answer strings, for open-domain questions. Knows nothing of means or intervals.
+A query that found nothing scores 0, as in trec_eval with `-c`. The second half turns answer strings into
+judgements, for open-domain questions. Knows nothing about means or intervals.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from xtr_tf.collections.document import Document
 from xtr_tf.errors import InputError
 from xtr_tf.evaluation.run import Run
 
-#: Names as reports print them, and as `ir_measures` spells them. Accuracy at k of open-domain QA is
-#: Success@k under judgements made from the answers.
+#: Names in reports, and names in `ir_measures`. Accuracy at k of open-domain QA is Success@k under
+#: judgements made from the answers.
 METRICS: Mapping[str, str] = {
     "nDCG@10": "nDCG@10",
     "MRR@10": "RR@10",
@@ -34,7 +34,7 @@ METRICS: Mapping[str, str] = {
 JUDGED_METRICS = ("nDCG@10", "MRR@10", "Recall@100", "Recall@1000", "Success@5", "MAP", "Judged@10")
 ANSWER_METRICS = ("Top-20", "Top-100")
 
-# Queries given to ir_measures at once: it holds every result as Python objects.
+# Queries given to ir_measures at once, because it stores every result as a Python object.
 _QUERIES_AT_ONCE = 512
 
 
@@ -102,7 +102,7 @@ def _parse(name: str) -> Any:
 
 
 class _WordBoundaries(dict[int, str]):
-    """For `str.translate`: letters, digits and marks stay, blanks part words, all else is a word."""
+    """For `str.translate`: keeps letters, digits and marks; spaces separate words; the rest are words."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -115,14 +115,14 @@ _BOUNDARIES = _WordBoundaries()
 
 
 def contains_answer(text: str, answers: Iterable[str]) -> bool:
-    """Whether the words of any of `answers` occur in `text` one after the other.
+    """Returns whether the words of one of `answers` occur in `text`, one after the other.
 
     Args:
         text: The text to search.
-        answers: Answers, one of which is enough. Case, accents and punctuation do not matter.
+        answers: The answers. Case, accents and punctuation do not matter.
 
     Returns:
-        Whether one of them is there.
+        Whether the text contains one of them.
 
     Example:
         >>> contains_answer("He was born in New York City.", ["new york"])

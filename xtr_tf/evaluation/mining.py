@@ -21,7 +21,7 @@ from xtr_tf.evaluation.run import Run
 from xtr_tf.progress import track
 from xtr_tf.training.data.examples import TrainingExample
 
-#: Ranks documents for some queries, at most so many for each.
+#: Ranks documents for some queries, up to a number per query.
 Rank = Callable[[Sequence[Query], int], Run]
 
 _QUERIES_AT_ONCE = 2_000
@@ -110,7 +110,7 @@ def to_json(example: TrainingExample) -> str:
 
 
 def _fields(document: Document, score: float) -> dict[str, Any]:
-    # Documents of examples without ids go by their text (`dataset_of_examples`).
+    # Documents without ids are identified by their text (`dataset_of_examples`).
     id_ = "" if document.id == document.full_text else document.id
     fields = {"id": id_, "title": document.title, "text": document.text}
     return {
@@ -120,7 +120,7 @@ def _fields(document: Document, score: float) -> dict[str, Any]:
 
 
 class _Guard:
-    """Tells which documents may answer a query, by all examples that ask it."""
+    """Finds the documents that may answer a query, from all examples with that query."""
 
     def __init__(self, examples: Iterable[TrainingExample], same_title: bool) -> None:
         self._same_title = same_title
@@ -135,13 +135,13 @@ class _Guard:
                 self._titles[key].add(_plain(positive.title))
 
     def is_positive(self, query: str, document: Document) -> bool:
-        """Whether it is a positive, or a copy of one."""
+        """Returns whether the document is a positive, or a copy of one."""
         key = _plain(query)
         is_named = bool(document.id) and document.id in self._ids[key]
         return is_named or _plain(document.text) in self._texts[key]
 
     def may_answer(self, query: str, document: Document) -> bool:
-        """Whether it is one, or has a positive's title and such are not wanted."""
+        """Returns whether the document may be one: a positive, a copy, or one with a positive's title."""
         title = _plain(document.title)
         is_near = bool(title) and not self._same_title and title in self._titles[_plain(query)]
         return is_near or self.is_positive(query, document)

@@ -1,6 +1,6 @@
-"""What was measured on one dataset: what the model gave, the values of every query, and the caveats.
+"""The measurements on one dataset: the model's runs, the values of every query, and the caveats.
 
-Also the file that keeps the values of every query. Knows nothing of averages or reports.
+Also the file with the values of every query. Knows nothing about averages or reports.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class ModelResult:
     """Runs and analyses of a model.
 
     Attributes:
-        runs: By system: `xtr`, `colbert` where the model can be searched exactly, and `fusion` where it was
-            asked for or is what the model answers.
-        tokens: Document tokens in the index, 0 if not known.
-        seconds: Spent, by stage.
+        runs: By system: `xtr`; `colbert` if the model can be searched exactly; `fusion` if it was asked for
+            or is the model's default.
+        tokens: Document tokens in the index; 0 if unknown.
+        seconds: Time by stage.
         analysis: Analysis of token retrieval, if there is one.
         examples: Worked examples.
-        exact_check: For an approximate index.
-        served: The system that requests which name no parameters are answered by.
+        exact_check: Comparison with exact search, for an approximate index.
+        served: The system that answers requests without parameters.
     """
 
     runs: Mapping[str, Run]
@@ -66,13 +66,13 @@ class ModelResult:
 
 @dataclasses.dataclass(frozen=True)
 class DataCaveats:
-    """What the figures of one dataset do not say, as counts.
+    """Counts of what limits the figures of one dataset.
 
     Attributes:
-        queries_not_sampled: Judged queries left out because a sample was asked for.
-        queries_without_judgements: Queries of the files that nothing is known about, left out.
-        judged_queries_without_text: Judgements whose query is not in the files, left out.
-        queries_without_relevant_documents: Measured queries that no system can score on.
+        queries_not_sampled: Judged queries that are not in the sample.
+        queries_without_judgements: Queries without judgements, which are left out.
+        judged_queries_without_text: Judged queries that are not in the files, which are left out.
+        queries_without_relevant_documents: Measured queries without a relevant document.
         records_left_out: Records of the corpus that are not documents (empty, damaged, repeated), by reason.
         relevant_documents_missing: Relevant documents that are not in the corpus.
         empty_results: Queries that found nothing, by system.
@@ -98,13 +98,13 @@ class DatasetResult:
     """Values of every system on every query.
 
     Attributes:
-        dataset: What was measured.
+        dataset: The dataset.
         documents: Documents of its corpus.
-        depth: Documents of each query that were ranked.
+        depth: Documents ranked per query.
         values: By system, then by metric.
         caveats: What was missing or empty.
-        model: What the model under test gave.
-        shared_documents: How many documents the baseline has, too, if its corpus is another one.
+        model: Runs and analyses of the model under test.
+        shared_documents: Number of documents that the baseline has, too, if its corpus is another one.
     """
 
     dataset: Dataset
@@ -133,7 +133,7 @@ class DatasetResult:
             "languages": self.languages,
             "groups": self.groups,
             "values": {
-                # Unrounded: a rounding error of one sign would be a significant difference.
+                # Not rounded: errors of the same sign would be a significant difference.
                 system: {metric: of_queries.tolist() for metric, of_queries in values.items()}
                 for system, values in self.values.items()
             },
@@ -143,16 +143,16 @@ class DatasetResult:
 
 
 def file_name(dataset: str) -> str:
-    """A dataset's name as the beginning of a file's name."""
+    """A dataset's name, as the first part of a file name."""
     return dataset.replace("/", "--")
 
 
 def read_values(path: Path, queries: Sequence[str], system: str = "xtr") -> Values:
-    """Reads one system's values of some queries from what `write_queries` wrote.
+    """Reads one system's values of some queries from a file of `write_queries`.
 
     Args:
         path: The file.
-        queries: Ids, which decide the order of the values.
+        queries: Query ids, in the order of the values to return.
         system: The system's key in the report.
 
     Returns:
@@ -182,11 +182,11 @@ def read_values(path: Path, queries: Sequence[str], system: str = "xtr") -> Valu
 def count_caveats(
     dataset: Dataset, all_queries: int, document_ids: Iterable[str], runs: Mapping[str, Run]
 ) -> DataCaveats:
-    """Counts what the figures of a dataset do not say.
+    """Counts what limits the figures of a dataset.
 
     Args:
-        dataset: As it was measured.
-        all_queries: Queries before any sample was taken.
+        dataset: The dataset as it was measured.
+        all_queries: Number of queries before sampling.
         document_ids: Ids of the documents in the corpus.
         runs: By system.
 

@@ -1,6 +1,6 @@
-"""What a system found: ranked documents of every query, and the TREC file of them.
+"""What a system found: the ranked documents of every query, and the TREC file for them.
 
-Knows nothing of judgements or of what the system is.
+Knows nothing about judgements or the system itself.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from xtr_tf.files import write_atomically
 class Run:
     """Ranked documents by query.
 
-    Scores are float32 and decrease strictly: a score that equals the one before it is lowered by the
-    smallest step there is. Every tool that reads a run, whatever its rule for ties, then sees the
-    ranking that the system gave.
+    Scores are float32 and strictly decreasing: a score that equals the one before it is lowered by the
+    smallest possible step. So every tool that reads the run sees the system's ranking, whatever its rule
+    for ties.
 
     Args:
         name: Name of the system.
@@ -51,7 +51,7 @@ class Run:
         ordinals: np.ndarray,
         scores: np.ndarray,
     ) -> Run:
-        """A run of document ordinals.
+        """Makes a run from document ordinals.
 
         Args:
             name: Name of the system.
@@ -77,15 +77,15 @@ class Run:
         return iter(self._rankings)
 
     def documents(self, query: str) -> list[str]:
-        """The documents found for a query, best first; none for a query that is not in the run."""
+        """Returns the documents found for a query, best first; none for a query that is not in the run."""
         return self._rankings[query][0] if query in self._rankings else []
 
     def scores(self, query: str) -> np.ndarray:
-        """`[documents]` float32, those of `documents`."""
+        """Returns the scores of `documents`, `[documents]` float32."""
         return self._rankings[query][1] if query in self._rankings else np.zeros(0, np.float32)
 
     def as_mapping(self, queries: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Scores by document by query, for those of `queries` that found anything."""
+        """Returns scores by query and document, for those of `queries` that found anything."""
         return {
             query: dict(zip(self.documents(query), self.scores(query).tolist(), strict=True))
             for query in queries
@@ -93,7 +93,7 @@ class Run:
         }
 
     def without(self, excluded: Mapping[str, str]) -> Run:
-        """The same run without one document of each query."""
+        """Returns the run without one document per query."""
         rankings = {}
         for query, (documents, scores) in self._rankings.items():
             kept = [rank for rank, document in enumerate(documents) if document != excluded.get(query)]
@@ -101,7 +101,7 @@ class Run:
         return Run(self.name, rankings)
 
     def only(self, documents: Container[str]) -> Run:
-        """The same run without the documents that are not among `documents`."""
+        """Returns the run with only those documents that are in `documents`."""
         rankings = {}
         for query, (found, scores) in self._rankings.items():
             kept = [rank for rank, document in enumerate(found) if document in documents]
@@ -120,7 +120,7 @@ class Run:
 
 
 def _strictly_decreasing(scores: ArrayLike) -> np.ndarray:
-    """`scores`, which must not rise, as float32 without ties."""
+    """Returns `scores`, which must not increase, as float32 without ties."""
     values = np.array(scores, np.float32)
     if not np.isfinite(values).all() or (np.diff(values) > 0).any():
         raise InputError(

@@ -1,8 +1,8 @@
-"""How sure a mean is, and whether two systems differ: bootstrap and randomisation over queries.
+"""Confidence intervals, and tests of whether two systems differ: bootstrap and randomisation over queries.
 
-Means are of groups (relations, or one group of all queries), each with the same weight; queries
-are drawn within their group. Replicates of several datasets can be averaged, because each
-dataset is resampled on its own. Everything is decided by a seed.
+A mean is taken over groups (relations, or one group of all queries) with equal weights; queries are drawn
+within their group. Replicates of several datasets can be averaged, because each dataset is resampled on its
+own. All results depend only on a seed.
 
 Citations: [Sakai, 2006](https://doi.org/10.1145/1148170.1148261) on the bootstrap,
 [Smucker et al., 2007](https://doi.org/10.1145/1321440.1321528) on the randomisation test.
@@ -83,7 +83,7 @@ def interval(replicates: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, n
 def randomisation(
     differences: np.ndarray, groups: Sequence[str], samples: int = RANDOMISATION_SAMPLES, seed: int = 0
 ) -> np.ndarray:
-    """Mean differences if, query by query, the two systems were swapped at random.
+    """Mean differences after swapping the two systems at random, query by query.
 
     Args:
         differences: `[queries]`, one system's value minus the other's.
@@ -112,19 +112,19 @@ def p_value(observed: float, replicates: np.ndarray) -> float:
         replicates: `[samples]`, the mean differences with randomly swapped signs.
 
     Returns:
-        The share of replicates that are at least as extreme, the observed one included.
+        The share of replicates that are at least as extreme, counting the observed one.
 
     Example:
         >>> p_value(1.0, np.array([0.5, -0.5, 0.2]))
         0.25
     """
-    # Swapping back to the very values observed must count as such, whatever the order of the sums.
+    # A replicate that equals the observed value must count, even if its sum was rounded differently.
     extreme = np.abs(replicates) >= abs(observed) - 1e-12
     return float((1 + np.count_nonzero(extreme)) / (1 + len(replicates)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values adjusted for their number by [Holm's](https://www.jstor.org/stable/4615733) step-down rule."""
+    """Adjusts p-values for their number by [Holm's](https://www.jstor.org/stable/4615733) step-down rule."""
     order = np.argsort(p_values)
     adjusted = np.asarray(p_values, float)[order] * np.arange(len(order), 0, -1)
     result = np.empty(len(order))

@@ -35,7 +35,7 @@ class Cell:
     """Some queries of one dataset: all of them, or those in one language.
 
     Attributes:
-        name: Tells cells apart; decides the random numbers together with `seed`.
+        name: A unique name, which decides the random numbers together with `seed`.
         values: `[queries]` by system and metric.
         groups: `[queries]`.
         seed: Seed of the resampling.
@@ -58,7 +58,7 @@ class Cell:
 
     @cached_property
     def replicates(self) -> dict[tuple[str, str], np.ndarray]:
-        """`[samples]` bootstrapped figures; the same queries are drawn for every system and metric."""
+        """Returns `[samples]` bootstrapped figures, with the same queries for every system and metric."""
         drawn = bootstrap(np.stack(list(self.values.values()), axis=1), self.groups, seed=self._own_seed)
         return dict(zip(self.values, drawn.T, strict=True))
 
@@ -190,7 +190,7 @@ def _common(metrics: Sequence[str]) -> str:
     return metrics[0] if len(set(metrics)) == 1 else ""
 
 
-#: Below this, a difference counts as one.
+#: A difference is significant if its adjusted p-value is below this.
 SIGNIFICANCE = 0.05
 
 
@@ -231,8 +231,8 @@ def compare(rows: Sequence[Row], system: str, other: str) -> list[Difference]:
 
     Args:
         rows: Rows of one table, whose p-values are adjusted together.
-        system: The one whose advantage is positive.
-        other: What it is compared with.
+        system: A positive difference means that this system is better.
+        other: The system to compare with.
 
     Returns:
         One difference per row, with its interval and p-value.

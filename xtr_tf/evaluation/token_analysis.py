@@ -1,7 +1,7 @@
-"""How a model retrieves tokens: the paper's analysis, on the exact search of a sample of queries.
+"""How a model retrieves tokens: the paper's analysis, by exact search of a sample of queries.
 
-Which tokens are found (of gold documents, of the same piece), with which similarities, and what k' and
-the imputation of missing similarities do to the ranking. Knows nothing of how a report shows it.
+Measures which tokens are found (of gold documents, of the same piece), with which similarities, and how k'
+and the imputation of missing similarities change the ranking. Knows nothing about how a report shows it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from xtr_tf.evaluation.metrics import measure
 from xtr_tf.evaluation.run import Run
 from xtr_tf.vectors.query_encoder import EncodedQuery
 
-#: Values of k' that are compared, as far as the corpus is large enough to tell them apart.
+#: Values of k' to compare, as far as the corpus is large enough for them to differ.
 K_PRIMES = (10, 30, 100, 300, 1_000, 3_000, 10_000, 40_000)
-#: The rows of the paper's table of imputations: the key of each in a report, then which of
-#: `xtr_tf.config.retrieval.IMPUTATIONS` it is, and with which constant.
+#: The rows of the paper's table of imputations: the key in a report, then one of
+#: `xtr_tf.config.retrieval.IMPUTATIONS` and its constant.
 COMPARED_IMPUTATIONS: Mapping[str, tuple[str, float]] = {
     "none": ("none", 0.0),
     "0.0": ("zero", 0.0),
@@ -37,12 +37,12 @@ _BINS = 40
 
 @dataclasses.dataclass(frozen=True)
 class TokenAnalysis:
-    """What was found. Probabilities and metrics are in [0, 1].
+    """The result of the analysis. Probabilities and metrics are in [0, 1].
 
     Attributes:
-        queries: How many were looked at.
-        query_tokens: Tokens of these queries.
-        gold_probability: `[ranks]`, that the token at rank k (from 1) is of a gold document.
+        queries: Number of queries.
+        query_tokens: Number of their tokens.
+        gold_probability: `[ranks]`, that the token at rank k (from 1) belongs to a gold document.
         lexical_probability: `[ranks]`, that it is the same piece as its query token.
         histogram_edges: `[bins + 1]` similarities.
         gold_density: `[bins]`, of the similarities of retrieved tokens of gold documents.
@@ -51,7 +51,7 @@ class TokenAnalysis:
         colbert_metrics: Metrics of f_ColBERT.
         imputation_metrics: Metrics of f_XTR' at `k_prime`, by imputation.
         k_prime: The k' of the histogram, the imputations and the costs.
-        cost: Means of n, m, d, r and candidates, and what the formulas make of them.
+        cost: Means of n, m, d, r and candidates, and the operations that the formulas give for them.
     """
 
     queries: int
@@ -74,8 +74,8 @@ def analyse_tokens(
     """Analyses the retrieval of a dataset's queries.
 
     Args:
-        retriever: Over the dataset's corpus, with pieces.
-        dataset: Judged by judgements, with only the queries of the sample.
+        retriever: Retriever over the dataset's corpus, with pieces.
+        dataset: A dataset with judgements, and only the queries of the sample.
         queries: Its queries, encoded, with pieces.
         k_prime: Tokens that each query token retrieves.
 
@@ -89,7 +89,7 @@ def analyse_tokens(
 
 
 class _TokenAnalyser:
-    """Counts over blocks of queries."""
+    """Adds up counts over blocks of queries."""
 
     def __init__(
         self, retriever: ExactRetriever, dataset: Dataset, queries: Sequence[EncodedQuery], k_prime: int
@@ -117,7 +117,7 @@ class _TokenAnalyser:
         self._retrieved: list[float] = []
 
     def add(self, block: QueryBlock) -> None:
-        """Takes up the tokens of some queries."""
+        """Adds the tokens of some queries."""
         tokens, scores = block.similarities.top_tokens(self._k_prime)
         self._count_tokens(block, tokens, scores)
         for k in self._k_primes:
@@ -129,7 +129,7 @@ class _TokenAnalyser:
         self._rank("colbert", block, block.colbert_scores())
 
     def result(self) -> TokenAnalysis:
-        """Divides what was counted."""
+        """Returns the counts as shares."""
         bins = np.flatnonzero(self._gold_counts + self._other_counts)
         first, last = (bins[0], bins[-1] + 1) if len(bins) else (0, 2 * _BINS)
         return TokenAnalysis(
@@ -229,7 +229,7 @@ def xtr_flops(query_tokens: float, k_prime: float, retrieved_tokens: float) -> f
 
 
 def gathered_bytes(query_tokens: float, k_prime: float, document_tokens: float, dim: float) -> float:
-    """Memory that f_ColBERT reads for a query, float32 vectors of n k' documents, and f_XTR' does not.
+    """Bytes that f_ColBERT reads per query and f_XTR' does not: float32 vectors of n k' documents.
 
     Args:
         query_tokens: n, tokens of a query.

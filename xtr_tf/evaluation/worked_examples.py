@@ -1,6 +1,6 @@
-"""What one query token retrieved: some ranks with their context, as the paper shows them.
+"""What one query token retrieved: some ranks with their context, as in the paper.
 
-Knows nothing of how a report shows it.
+Knows nothing about how a report shows it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class WorkedExample:
         language: Language of the query.
         token: The query token, as a piece without its leading space.
         same_piece: Share of the first 100 tokens that are the same piece.
-        tokens: Some of what it retrieved, by rank.
+        tokens: Some of the tokens that it retrieved, by rank.
     """
 
     dataset: str
@@ -63,16 +63,16 @@ class WorkedExample:
 def work_examples(
     retriever: ExactRetriever, dataset: Dataset, queries: Sequence[EncodedQuery], count: int
 ) -> list[WorkedExample]:
-    """Examples of the first queries with text: of each the token with the longest piece.
+    """Makes examples from the first queries with text, each for the token with the longest piece.
 
     Args:
-        retriever: Over the dataset's corpus, with pieces and spans.
+        retriever: Retriever over the dataset's corpus, with pieces and spans.
         dataset: The dataset.
         queries: Its queries, or the first of them, encoded, with pieces.
-        count: How many examples.
+        count: Number of examples.
 
     Returns:
-        At most as many as asked for.
+        Up to `count` examples.
     """
     with_text = [pair for pair in zip(dataset.queries, queries, strict=False) if len(pair[1].vectors)]
     return [_work(retriever, dataset, *pair) for pair in with_text[:count]]
@@ -84,7 +84,7 @@ def _work(retriever: ExactRetriever, dataset: Dataset, query: Query, encoded: En
     assert corpus.spans is not None
     assert encoded.pieces is not None
     grades = dataset.judgements.get(query.id, {})
-    words = [word.lstrip("▁") for word in encoded.words[:-1]]  # the last one ends the query
+    words = [word.lstrip("▁") for word in encoded.words[:-1]]  # the last token is the end of the sequence
     chosen = max(range(len(words)), key=lambda position: len(words[position]))
     tokens, scores = Similarities(corpus, encoded.vectors[chosen : chosen + 1]).top_tokens(RANKS[-1])
     document_of_token = corpus.document_of_token
@@ -116,7 +116,7 @@ def _work(retriever: ExactRetriever, dataset: Dataset, query: Query, encoded: En
 
 
 def _shorten(text: str, keep_end: bool) -> str:
-    """One line of at most `_CONTEXT_CHARACTERS`, an ellipsis where it was cut."""
+    """Returns one line of at most `_CONTEXT_CHARACTERS`, with an ellipsis where it was cut."""
     line = " ".join(text.split()) if text.strip() else ""
     padded = f"{' ' if text[:1].isspace() else ''}{line}{' ' if text[-1:].isspace() else ''}" if line else ""
     if len(padded) <= _CONTEXT_CHARACTERS:

@@ -250,7 +250,7 @@ def read_background(directory: str | Path, vocabulary_size: int) -> np.ndarray |
         `[vocabulary]` float32, or None if the encoder has no background.
 
     Raises:
-        InputError: The file has another content.
+        InputError: The file does not hold one share per piece.
     """
     path = Path(directory) / BACKGROUND_FILE
     if not path.is_file():

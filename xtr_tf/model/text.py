@@ -2,9 +2,9 @@
 
 Lower-casing equals `str.lower` in every locale.
 
-`tf.strings.lower` follows the default locale of the process: where that is Turkish,
-Azerbaijani or Lithuanian, some letters have other small forms, and a server would answer
-differently from the machine that trained its model. Those letters are replaced first.
+`tf.strings.lower` follows the default locale of the process. In Turkish, Azerbaijani and
+Lithuanian some letters have other small forms, and a server would answer differently from the
+machine that trained its model. Those letters are replaced first.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _REPLACEMENT_CHARACTER = "\ufffd"
 def lowercase(strings: tf.Tensor) -> tf.Tensor:
     """Lower-cases UTF-8 strings as Python's `str.lower` does.
 
-    Greek final sigma and the Turkish dotted capital İ (which becomes two code points)
-    included. Two things differ, neither of which is text: a NUL character, at which TensorFlow
-    would end the string, becomes U+FFFD, and so do bytes that are not UTF-8. The tables are
-    TensorFlow's own, Unicode 13 from TensorFlow 2.16 to 2.20, and may differ from Python's.
+    This includes the Greek final sigma and the Turkish dotted capital İ, which becomes two code
+    points. Only what is not text differs: a NUL character, at which TensorFlow would end the string,
+    becomes U+FFFD, and so do bytes that are not UTF-8. The tables are TensorFlow's own, Unicode 13
+    in TensorFlow 2.16 to 2.20, and may differ from Python's.
 
     Args:
         strings: String tensor of any shape.
@@ -75,5 +75,5 @@ class CharacterMap:
 
 
 def _to_dense(boundaries: tf.RaggedTensor) -> tf.Tensor:
-    """Byte offsets of every character and of the end; shorter rows end in numbers no offset reaches."""
+    """Byte offsets of every character and of the end; shorter rows are padded beyond any offset."""
     return boundaries.to_tensor(tf.int32.max)

@@ -1,6 +1,6 @@
 """SentencePiece in the graph: strings to ids of static length, and ids back to pieces and their offsets.
 
-Knows only text and ids; what an id's vector is belongs to the encoder.
+Knows only text and ids; vectors belong to the encoder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PAD_PIECE = "<pad>"
 
 
 class TokenSpans(NamedTuple):
-    """Tokens and where each one is in the original text, all `[batch, (tokens)]` ragged.
+    """Tokens and their positions in the original text, all `[batch, (tokens)]` ragged.
 
     Attributes:
         ids: int32 piece ids, end-of-sequence included.
@@ -44,15 +44,15 @@ class TokenSpans(NamedTuple):
 class Tokenizer(tf.Module):
     """Turns strings into SentencePiece ids inside a TensorFlow graph.
 
-    A text is lower-cased if the configuration says so, cut to `length - 1` tokens, and
-    closed with the end-of-sequence id, which is kept however long the text. All methods
-    take and return tensors, so that they can be traced and exported.
+    A text is lower-cased if the configuration says so, cut to `length - 1` tokens, and ended
+    with the end-of-sequence id, even if it was cut. All methods take and return tensors, so that
+    they can be traced and exported.
 
-    Ids are those of the `sentencepiece` package, but where two segmentations of a word are
-    exactly as likely ("а аа" and "аа а") releases of SentencePiece differ in which they take.
+    Ids are those of the `sentencepiece` package, with one exception: if two segmentations of a word
+    are equally likely ("а аа" and "аа а"), releases of SentencePiece differ in which one they choose.
 
     Args:
-        config: Where the `.model` file is, and the lengths.
+        config: The path of the `.model` file, and the lengths.
         model: The content of a `.model` file, used instead of the one `config` names.
 
     Example:
@@ -74,7 +74,7 @@ class Tokenizer(tf.Module):
                 f"Received: {config.model or f'{len(self._model)} bytes'!r}."
             ) from error
         self.pad_id = self._id_of(_PAD_PIECE)
-        if self.pad_id:  # masks take every id but 0 for a token
+        if self.pad_id:  # masks treat every id except 0 as a token
             raise InputError(
                 f"The SentencePiece model's {_PAD_PIECE} piece must have the id 0, as T5's has. "
                 f"Received: {self.pad_id}."
@@ -119,14 +119,14 @@ class Tokenizer(tf.Module):
         return self.cut(strings, length)[0]
 
     def cut(self, strings: tf.Tensor, length: int) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """Ids as `ragged` gives them, and which texts were longer than that, `[batch]` bool."""
+        """Ids as from `ragged`, and which texts were cut, `[batch]` bool."""
         tokens = self._sentencepiece.tokenize(self._prepare(strings))
         return self._close(tokens, length, self.eos_id), tokens.row_lengths() > length - 1
 
     def with_offsets(self, strings: tf.Tensor, length: int) -> TokenSpans:
-        """Ids as `ragged` gives them, with the pieces and their places in the original text.
+        """Ids as from `ragged`, with the pieces and their positions in the original text.
 
-        The end-of-sequence token stands at the end of the text and is empty. A piece that
+        The end-of-sequence token is at the end of the text and is empty. A piece that
         begins with a space (`▁`) includes it.
 
         Args:
@@ -134,7 +134,7 @@ class Tokenizer(tf.Module):
             length: The most tokens a row may have, end-of-sequence included.
 
         Returns:
-            The `TokenSpans`; offsets count in `strings` as given, before lower-casing.
+            The `TokenSpans`; offsets refer to `strings` as given, before lower-casing.
         """
         prepared = self._prepare(strings)
         tokens, starts, limits = self._sentencepiece.tokenize_with_offsets(prepared)
@@ -159,7 +159,7 @@ class Tokenizer(tf.Module):
         return tf.where(known, strings, "")
 
     def document_text(self, title: tf.Tensor, text: tf.Tensor) -> tf.Tensor:
-        """The string a document is encoded from, `"{title} {text}"`, or only the text if untitled.
+        """Returns what is encoded of a document: `"{title} {text}"`, or only the text if it has no title.
 
         Args:
             title: `[documents]` strings, "" for none.
@@ -192,7 +192,7 @@ class Tokenizer(tf.Module):
         return int(found)
 
     def _find_eos(self) -> int:
-        """The model's own end-of-sequence id: all that is left of an empty text."""
+        """The model's own end-of-sequence id, the only id of an empty text."""
         closing = SentencePiece(self._model, add_eos=True)
         try:
             return int(closing.tokenize("")[0])
@@ -217,11 +217,11 @@ def _read_model(path: str) -> bytes:
 
 
 class SharedModel(tf.saved_model.experimental.TrackableResource):
-    """A SentencePiece model in TensorFlow's resource manager, under its content's own name.
+    """A SentencePiece model in TensorFlow's resource manager, named by the hash of its content.
 
-    tf.text creates it without a name: such a resource belongs to the kernel that made it, and goes
-    when TensorFlow clears its cache of kernels, which setting a seed or making a strategy does. Under
-    a name it stays; and since the name is the content's hash, tokenizers of one model share it.
+    tf.text creates it without a name. Such a resource belongs to the kernel that made it, and
+    disappears when TensorFlow clears its cache of kernels, as it does when a seed is set or a strategy
+    is made. With a name it stays, and tokenizers of the same model share it.
 
     Args:
         model: The content of a `.model` file.
@@ -240,10 +240,9 @@ class SharedModel(tf.saved_model.experimental.TrackableResource):
 class SentencePiece(tf_text.SentencepieceTokenizer):
     """`tf_text.SentencepieceTokenizer` giving int32 ids, on a `SharedModel`.
 
-    tf.text's own initialiser is skipped. It would read the model a second time (1.3 s for mT5's) into a
-    resource of its own, which is the one without a name that `SharedModel` is there to avoid, and it takes
-    no other. So the attributes that its methods read are set here instead; a version of tf.text that reads
-    one more fails at the first call.
+    tf.text's own initialiser is skipped. It would read the model a second time (1.3 s for mT5's) into the
+    unnamed resource that `SharedModel` avoids, and it cannot be given another one. So the attributes that
+    its methods read are set here instead; a version of tf.text that reads one more fails at the first call.
 
     Args:
         model: The content of a `.model` file.

@@ -1,7 +1,7 @@
-"""SentencePiece vocabularies of the kind T5 has: `.model` files read, trained and trimmed.
+"""Reads, trains and trims SentencePiece vocabularies like T5's (`.model` files).
 
-Knows pieces and texts, and needs no TensorFlow. Which ids a text gets in the graph is the tokenizer's
-business, which rows of an embedding go with a trimmed vocabulary the importer's.
+Knows pieces and texts, and needs no TensorFlow. The tokenizer decides which ids a text gets in the graph,
+and the importer trims the embedding together with its vocabulary.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SentencePieceModel:
         processor: A `SentencePieceProcessor` of them.
 
     Raises:
-        InputError: It is no such file, or its first piece is not the padding of T5's vocabularies.
+        InputError: It is not a SentencePiece model, or its first piece is not padding, as in T5's.
     """
 
     def __init__(self, content: bytes, origin: str) -> None:
@@ -83,7 +83,7 @@ class SentencePieceModel:
 
 # The trainer draws this many lines at random from larger corpora.
 _MAX_LINES = 5_000_000
-# Longer lines would be left out silently; beyond it no ordinary text has a line.
+# The trainer silently skips longer lines; no ordinary text has one this long.
 _MAX_LINE_BYTES = 1 << 20
 # Sums of floats depend on how the work is split, so the split must not depend on the machine.
 _THREADS = 16
@@ -99,8 +99,8 @@ def train_vocabulary(
 
     Args:
         texts: What to learn from; every line of a text is a sentence.
-        vocabulary_size: Pieces, the 256 bytes and three special ones included.
-        path: The `.model` file to write, whole or not at all.
+        vocabulary_size: Number of pieces, including the 256 bytes and three special ones.
+        path: The `.model` file to write.
         lowercase: Whether the tokenizer that will use it lower-cases.
 
     Returns:
@@ -150,13 +150,13 @@ class _Lines:
             for line in text.splitlines():
                 if line.strip():
                     self.count += 1
-                    # Half of a surrogate pair, which JSON can spell, is no UTF-8.
+                    # JSON can contain half of a surrogate pair, which UTF-8 cannot encode.
                     line = line.encode("utf-8", "replace").decode("utf-8")
                     yield line.lower() if self._lowercase else line
 
 
 def _explained(error: Exception, vocabulary_size: int, lines: int) -> InputError:
-    """The trainer's message, which names a source line, as a sentence that says what to do."""
+    """Turns the trainer's message, which names a line of its source, into one that says what to do."""
     message = str(error)
     if not lines:
         return InputError("There is no text to train a vocabulary on. Received: 0 lines.")
@@ -177,7 +177,7 @@ def _explained(error: Exception, vocabulary_size: int, lines: int) -> InputError
 
 
 def write_vocabulary(path: Path, content: bytes) -> None:
-    """Writes a `.model` file, whole or not at all.
+    """Writes a `.model` file; if that fails, nothing is left behind.
 
     Args:
         path: The file. Its folder is created if necessary.
@@ -222,11 +222,11 @@ def trim_vocabulary(model: SentencePieceModel, texts: Iterable[str], *, lowercas
 
 
 def keep_best_pieces(model: SentencePieceModel, count: int, *, lowercase: bool) -> TrimmedVocabulary:
-    """Keeps the `count` pieces of the highest score, and what every vocabulary needs besides.
+    """Keeps the `count` pieces with the highest scores, and those that every vocabulary needs.
 
     Args:
         model: A model of the unigram kind, as T5's and mT5's are.
-        count: Ordinary pieces to keep; single characters are kept beyond it.
+        count: Ordinary pieces to keep; single characters are kept in addition.
         lowercase: Whether texts are lower-cased before they are segmented, so that pieces with capitals
             could never be used.
 
@@ -264,7 +264,7 @@ def _require_unigram(model: SentencePieceModel) -> None:
 
 
 def _with_rows(model: SentencePieceModel, rows: np.ndarray) -> TrimmedVocabulary:
-    # What is left out are the samples of a self-test, which the pieces that are gone would fail.
+    # Leaves out the samples of the self-test, which would fail without the removed pieces.
     trimmed = type(model.proto)(pieces=[model.proto.pieces[row] for row in rows])
     for name in ("trainer_spec", "normalizer_spec", "denormalizer_spec"):
         if model.proto.HasField(name):
@@ -305,7 +305,7 @@ def corpus_texts(path: str | Path) -> Iterator[str]:
     """Yields documents as they are encoded and, if a BEIR folder has them, its queries.
 
     Args:
-        path: Any corpus that `CorpusReader` takes; a file of queries is one too.
+        path: Any corpus that `CorpusReader` takes, including a file of queries.
 
     Raises:
         InputError: There is no such corpus, or nothing in it.

@@ -1,7 +1,7 @@
 """The canonical names and shapes of an encoder's weights, which are T5X's, flat and `/`-joined.
 
-Importers, exporters, folders and the encoder itself meet here, and every initial value is drawn here.
-Needs no TensorFlow.
+Importers, exporters, folders and the encoder itself share these names, and every initial value is drawn
+here. Needs no TensorFlow.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ _TRUNCATED_DEVIATION = 0.8796256610342398
 def initial_weight(config: EncoderConfig, name: str, seed: int) -> np.ndarray:
     """A weight before training, float32; the same for the same configuration, name and seed.
 
-    Attention kernels are normal with variance `1 / inputs` (the query's divided by
-    `head_dim`, in place of scaled logits), feed-forward kernels, the projection and the
-    embedding's kernel the same but cut at two deviations, embeddings standard normal, norm
-    scales one, position biases uniform.
+    Attention kernels are normal with variance `1 / inputs` (the query's is divided by `head_dim`,
+    instead of scaling the logits). Feed-forward kernels, the projection and the embedding's kernel
+    are the same, but truncated at two deviations. Embeddings are standard normal, norm scales are
+    one, and position biases are uniform.
 
     Args:
         config: The encoder's shape.
@@ -105,7 +105,7 @@ def initial_weight(config: EncoderConfig, name: str, seed: int) -> np.ndarray:
 
 
 def _truncated_normal(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Standard normal numbers, those beyond two drawn again."""
+    """Standard normal numbers; those beyond two are drawn again."""
     values = random.standard_normal(shape, np.float32)
     outside = np.abs(values) > 2
     while outside.any():

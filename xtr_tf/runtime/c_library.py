@@ -1,8 +1,8 @@
 """The C library inside the TensorFlow wheel, declared to `ctypes`.
 
-Only the functions used here, with their argument types: a wrong type in a C call is a crash,
-so every one is declared. Calls that take long release the interpreter's lock; those that only look
-into a tensor keep it, since giving it up costs more than they do.
+Declares only the functions that are used, with all argument types, because a wrong type in a C call is a
+crash. Long calls release the interpreter's lock; calls that only look into a tensor keep it, because
+releasing it costs more than the call.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _FUNCTIONS: dict[str, tuple[object, tuple[object, ...]]] = {
     "TF_StringCopy": (None, (c_void_p, c_char_p, c_size_t)),
     "TF_StringDealloc": (None, (c_void_p,)),
 }
-# Take well under a microsecond.
+# These take well under a microsecond.
 _SHORT = frozenset(
     {
         *(
@@ -94,8 +94,8 @@ def c_library() -> ctypes.CDLL:
     os.environ.setdefault(*_LOG_LEVEL)
     directory = package_directory("tensorflow")
     try:
-        # Op libraries find the framework by its name only, once it is loaded. Its symbols must stay
-        # local: it carries a protobuf of its own, which would shadow that of Python's protobuf.
+        # Op libraries find the framework by its name once it is loaded. Its symbols must stay
+        # local: it contains its own protobuf, which would shadow that of Python's protobuf.
         ctypes.CDLL(str(directory / "libtensorflow_framework.so.2"), mode=ctypes.RTLD_LOCAL)
         library = ctypes.CDLL(str(directory / "libtensorflow_cc.so.2"), mode=ctypes.RTLD_LOCAL)
     except OSError as error:

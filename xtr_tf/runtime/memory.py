@@ -41,11 +41,11 @@ def release_free_memory() -> None:
 
 
 def release_unused_code() -> int:
-    """Takes the pages of TensorFlow's code out of the process; returns the bytes of code there are.
+    """Drops the pages of TensorFlow's code from the process, and returns the size of that code in bytes.
 
     Registering thousands of kernels touches code all over a library of 300 MB, most of which a model
-    never runs. What it does run comes back from the page cache at the next call, in milliseconds. Does
-    nothing where there is no `/proc`.
+    never runs. The code that it does run comes back from the page cache at the next call, within
+    milliseconds. Does nothing if there is no `/proc`.
     """
     if not _MAPS.is_file():
         return 0
@@ -54,7 +54,7 @@ def release_unused_code() -> int:
     total = 0
     for line in _MAPS.read_text().splitlines():
         addresses, permissions, *_, file = line.split(maxsplit=5)
-        # Only code: it is what the file holds. Data that is read-only by now was written by the linker.
+        # Only code is the same as in the file. Data that is read-only now was written by the linker before.
         if permissions == "r-xp" and _TENSORFLOW in file:
             start, end = (int(address, 16) for address in addresses.split("-"))
             madvise(start, end - start, _MADV_DONTNEED)

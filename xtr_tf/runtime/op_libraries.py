@@ -1,7 +1,7 @@
-"""Which shared libraries hold the ops that a model needs beyond TensorFlow's own.
+"""Finds the shared libraries with the ops that a model needs beyond TensorFlow's own.
 
-A model's file names its ops; from them the libraries follow, so that a model without ScaNN
-runs where ScaNN is not installed.
+They follow from the ops that the model's file names, so that a model without ScaNN runs where ScaNN is not
+installed.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def ops_of(graph_def: Any) -> set[str]:
 def libraries_for(ops: set[str]) -> list[Path]:
     """Returns the libraries that define those of `ops` which are not TensorFlow's own.
 
-    An op that is in none of the libraries known here is left to TensorFlow, which names it
-    in its error if it does not know it either.
+    An op that is in none of these libraries is left to TensorFlow, whose error names it if TensorFlow does
+    not know it either.
     """
     needed = {entry for op in ops for beginning, entry in _LIBRARIES.items() if op.startswith(beginning)}
     return [package_directory(package) / library for package, library in sorted(needed)]

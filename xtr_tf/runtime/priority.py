@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 _T = TypeVar("_T")
-# A quarter of what another thread on the same core gets: enough to come to an end on a busy machine.
+# A quarter of what another thread on the same core gets: enough to finish on a busy machine.
 _NICENESS = 5
 
 

@@ -40,8 +40,8 @@ def import_proto(name: str) -> ModuleType:
     May be called while another thread imports TensorFlow.
 
     Args:
-        name: For instance `tensorflow.core.framework.tensor_pb2`, or a module of another
-            distribution that imports such, like `tensorflow_serving.apis.predict_pb2`.
+        name: For example `tensorflow.core.framework.tensor_pb2`, or a module of another distribution that
+            imports such modules, like `tensorflow_serving.apis.predict_pb2`.
     """
     _enter_proto_packages()
     return _import_from_the_leaves(name)
@@ -50,10 +50,10 @@ def import_proto(name: str) -> ModuleType:
 def _enter_proto_packages() -> None:
     """Puts `tensorflow.core` and its like into `sys.modules`, but not `tensorflow` itself.
 
-    `tensorflow.core.protobuf.meta_graph_pb2` is a few milliseconds of generated code, but Python imports a
-    package before its modules, and `tensorflow/__init__.py` takes ten seconds. It looks no further than a
-    module's parent, though: once `tensorflow.core`, whose `__init__.py` is empty, is there, what is below can
-    be imported. Nothing ever stands in for `tensorflow`: a thread that imports it meanwhile, or later, gets
+    Importing `tensorflow.core.protobuf.meta_graph_pb2` takes a few milliseconds, but Python imports a package
+    before its modules, and `tensorflow/__init__.py` takes ten seconds. However, Python looks no further than
+    a module's parent: once `tensorflow.core`, whose `__init__.py` is empty, is there, modules below it can be
+    imported. `tensorflow` itself is never replaced: a thread that imports it at the same time or later gets
     the real one, which finds these packages and so shares their message classes.
     """
     for package in _PROTO_PACKAGES:
@@ -70,7 +70,7 @@ def _import_from_the_leaves(name: str) -> ModuleType:
     """Imports what a generated module imports, then the module itself.
 
     `from tensorflow.core.framework import tensor_pb2` only looks at the package's attributes if the module is
-    one of them already. If it is not, `__import__` loads it and then asks for `tensorflow` itself.
+    already one of them. If it is not, `__import__` loads it and then imports `tensorflow` itself.
     """
     package, _, module = name.rpartition(".")
     if name not in sys.modules:
@@ -79,5 +79,5 @@ def _import_from_the_leaves(name: str) -> ModuleType:
         for needed in _IMPORT.findall(file.read_text() if file.is_file() else ""):
             _import_from_the_leaves(".".join(needed))
     imported = importlib.import_module(name)
-    setattr(sys.modules[package], module, imported)  # another thread that loads it may not have come to that
+    setattr(sys.modules[package], module, imported)  # which a thread that is loading it may not have done
     return imported

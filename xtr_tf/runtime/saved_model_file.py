@@ -1,4 +1,4 @@
-"""Reading what a SavedModel's directory says about itself, before anything is loaded."""
+"""Reads the description in a SavedModel's directory, before anything is loaded."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def read_meta_graph(directory: Path) -> Any:
     """Returns the `tensorflow.MetaGraphDef` that servers load.
 
     Raises:
-        InputError: The directory holds no SavedModel, or not all of one. TensorFlow's loader accepts
-            a model whose variables are missing, and fails at the first request.
+        InputError: The directory has no SavedModel, or an incomplete one. TensorFlow's loader accepts a
+            model whose variables are missing, and fails at the first request.
     """
     file = directory / "saved_model.pb"
     if not file.is_file():

@@ -35,7 +35,7 @@ class SavedModelSession:
 
     Args:
         directory: The SavedModel's directory (one version).
-        op_libraries: Shared libraries to load first; by default those that the model's ops ask for.
+        op_libraries: Shared libraries to load first; by default those that the model's ops need.
         options: Threads to use.
 
     Example:
@@ -43,7 +43,7 @@ class SavedModelSession:
         ...     session.run("serving_default", {"query": ["highest mountain"]})["document_ids"]
 
     Raises:
-        InputError: The directory holds no SavedModel, or one that this library cannot load.
+        InputError: The directory has no SavedModel, or one that this library cannot load.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class SavedModelSession:
             load_op_library(str(path))
         self._graph: int | None = self._library.TF_NewGraph()
         self._background: int | None = None
-        # The same few combinations of inputs and outputs are asked for again and again.
+        # The same few combinations of inputs and outputs are used again and again.
         self._endpoints = functools.lru_cache(maxsize=256)(self._make_endpoints)
         try:
             self._load(options or SessionOptions())
@@ -228,7 +228,7 @@ class SavedModelSession:
         return Output(handle, int(index))
 
     def _end_calls(self, session: int) -> None:
-        """Makes the running calls of a session fail, and those to come."""
+        """Makes running and later calls of a session fail."""
         with checked_status() as status:
             self._library.TF_CloseSession(session, status)
 

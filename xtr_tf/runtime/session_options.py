@@ -42,14 +42,14 @@ class SessionOptions:
             intra_op_parallelism_threads=self.intra_op_threads,
             inter_op_parallelism_threads=self.inter_op_threads,
         )
-        # A pool without a name is the session's own: otherwise the first one decides for all.
+        # A pool without a name belongs to the session; otherwise the first session would decide for all.
         pools = config.session_inter_op_thread_pool
         pools.add(num_threads=self.inter_op_threads, global_name="" if self.inter_op_threads else "calls")
         if self.loading_threads:
             pools.add(num_threads=self.loading_threads, global_name=f"loading-{self.loading_threads}")
         config.experimental.disable_thread_spinning = not self.spinning
         config.graph_options.rewrite_options.disable_meta_optimizer = not self.rewrite_graph
-        # Otherwise Grappler optimises each function by itself when it is first called, whatever was said
+        # Otherwise Grappler optimises each function when it is first called, regardless of the setting
         # above, and a call that fails within a function leaks almost a kilobyte.
         config.graph_options.optimizer_options.do_function_inlining = True
         serialized: bytes = config.SerializeToString()

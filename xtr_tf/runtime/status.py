@@ -11,7 +11,7 @@ from xtr_tf.errors import InputError
 
 INVALID_ARGUMENT = 3
 
-# "assertion failed: [words] [values]\n\t [[{{node ...}}]]": only the words and values are for people.
+# "assertion failed: [words] [values]\n\t [[{{node ...}}]]": users need only the words and values.
 _ASSERTION = "assertion failed: ["
 _NODES = re.compile(r"\s*\[\[\{\{(function_)?node .*", re.DOTALL)
 

@@ -76,10 +76,10 @@ def to_array(tensor: int) -> np.ndarray:
 
 
 def _read_strings(data: int, count: int) -> list[bytes]:
-    """Reads `TF_TString`s where they lie: a call of the C library for each would take far longer.
+    """Reads `TF_TString`s in place, because a call to the C library for each would take far longer.
 
-    The lowest two bits say where the bytes are: in the string itself (0, up to 22 of them), at a pointer
-    of its own (1) or another's (3), or this many bytes after the string (2). The size is in the bits above.
+    The lowest two bits say where the bytes are: in the string itself (0, up to 22 bytes), at a pointer that
+    it owns (1) or borrows (3), or at an offset from the string (2). The size is in the bits above.
     """
     raw = ctypes.string_at(data, count * _STRING_BYTES) if count else b""
     strings = []
