@@ -20,10 +20,10 @@ run: setup ## Run the product's main job end to end on the embedded example
 test: setup ## Run the tests, without the slow ones
 	@$(PYTEST) --durations=25
 
-test-time: setup ## Run the tests and tell how long they took
+test-time: setup ## Run the tests and print how long they took
 	@tools/test_time.sh $(PYTEST) --durations=25
 
-test-all: setup parity ## Run every test, the slow ones too, with ten times the examples, and compare with transformers
+test-all: setup parity ## Run every test, including slow ones, with ten times the examples, and compare with transformers
 	@XTR_TF_PARITY_PYTHON=.parity/bin/python $(PYTEST) -m "slow or not slow" --hypothesis-profile=thorough
 
 test-portable: setup ## Run the numeric tests as if on other processors; the short form with ARGS=--short
@@ -32,12 +32,12 @@ test-portable: setup ## Run the numeric tests as if on other processors; the sho
 # Whatever imports TFX or Beam when it is collected; single tests that do are marked `pipeline`.
 PIPELINE_TESTS := tests/tfx_pipeline tests/vectors/test_beam_runner.py tests/vectors/test_staged_runner.py
 
-test-python: ## Run every test that needs no TFX on another Python: VERSION=3.12, if you like TENSORFLOW=2.18
+test-python: ## Run every test that needs no TFX on another Python: VERSION=3.12, optionally TENSORFLOW=2.18
 	@venv=$$(tools/other_python.sh $(VERSION) $(TENSORFLOW)) && \
 	  $$venv/bin/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder -m "not slow and not pipeline and not checkout" \
 	  $(addprefix --ignore=,$(PIPELINE_TESTS))
 
-try-python: setup ## Every part once on another Python (VERSION=3.12), and a model of this one there
+try-python: setup ## Run every part once on another Python (VERSION=3.12), and try a model of this one there
 	@tools/try_python.sh $(or $(VERSION),any) $(TENSORFLOW)
 
 lint: setup ## Check style, types, the set-up script and the documentation site
@@ -77,25 +77,25 @@ bench-input: setup ## Compare the training input's speed on one core with readin
 bench-xla: setup ## Count a TPU replica's operations and bytes per step of mxtr_base by XLA's own cost analysis
 	@$(PYTHON) -W ignore benchmarks/xla/run.py $(ARGS)
 
-bench-serve: setup ## Measure latency, load, batching and swaps of the server next to in-process calls
+bench-serve: setup ## Measure latency, load, batching and swaps of the server, compared with in-process calls
 	@$(PYTHON) -W ignore benchmarks/serve/run.py $(ARGS)
 
 bench-search: setup ## Compare search with FAISS, xtr-warp-rs, fast-plaid and the XTR notebook
 	@$(PYTHON) -W ignore benchmarks/search/run.py $(ARGS)
 
-bench-model: setup ## Measure an encoder on every test set next to BM25, questions across languages too
+bench-model: setup ## Compare an encoder with BM25 on every test set, and on questions across languages
 	@$(PYTHON) -W ignore benchmarks/model/run.py $(ARGS)
 
-bench-hybrid: setup ## Measure XTR with BM25 next to either: quality on every test set, time and bytes
+bench-hybrid: setup ## Compare XTR with BM25 to each of them: quality on every test set, time and bytes
 	@$(PYTHON) -W ignore benchmarks/hybrid/run.py $(ARGS)
 
-bench-filter: setup ## Measure search under filters: agreement with an index of the allowed documents only, and cost
+bench-filter: setup ## Measure filtered search: agreement with an index of only the allowed documents, and cost
 	@$(PYTHON) -W ignore benchmarks/filter/run.py $(ARGS)
 
-bench-api: setup ## Measure how soon the library answers: import, index, first query; next to fast-plaid
+bench-api: setup ## Measure how soon the library answers (import, index, first query), compared with fast-plaid
 	@$(PYTHON) -W ignore benchmarks/api/run.py $(ARGS)
 
-bench-index: setup ## Measure the index build's memory, time and quality next to ScaNN's own builder
+bench-index: setup ## Compare the index build's memory, time and quality with ScaNN's own builder
 	@$(PYTHON) -W ignore benchmarks/index/run.py
 
 bench-scale: setup ## Measure an index in partitions: build by two workers, aggregator, promotion, a killed server
@@ -104,25 +104,25 @@ bench-scale: setup ## Measure an index in partitions: build by two workers, aggr
 claims: setup ## Check the paper's claims on the models of benchmarks/study, on real data
 	@$(PYTHON) -W ignore benchmarks/paper_claims/run.py $(ARGS)
 
-gate-trial: setup ## Export 100 times under changing limits, and spoil exports: the gate must tell them apart
+gate-trial: setup ## Export 100 times under changing limits, and damage exports: the gate must tell them apart
 	@$(PYTHON) -W ignore benchmarks/gate/run.py $(ARGS)
 
 IMAGE_FILES := $(wildcard serving/Dockerfile serving/tf_serving/Dockerfile tfx_pipeline/Dockerfile) \
   serving/tf_serving/compose.yaml serving/tf_serving/kubernetes/bucket/fetch.yaml
 
-pin-images: ## Name the base images of Dockerfiles and manifests by their digests; needs the registries
+pin-images: ## Pin the base images of Dockerfiles and manifests to their digests; needs the registries
 	@python3 tools/pin_images.py $(IMAGE_FILES)
 
-first-day: setup ## Bring data of one's own in four new languages, from an empty folder to a rollback
+first-day: setup ## Follow a user with data in four new languages, from an empty folder to a rollback
 	@$(PYTHON) -W ignore tools/first_day/run.py
 
-release-check: setup ## Build wheel and sdist, look into them, and run the quickstart from the wheel in an empty environment
+release-check: setup ## Build and check wheel and sdist, and run the quickstart from the wheel in an empty environment
 	@$(PYTHON) -m pytest -n 0 -m "slow or not slow" tests/test_packaging.py tests/test_wheel.py
 	@echo "next: date the section of CHANGELOG.md, set xtr_tf/version.py and CITATION.cff, tag the commit"
 
-lock: ## Resolve pyproject.toml again into all lock files
+lock: ## Resolve pyproject.toml into all lock files again
 	@tools/lock.sh
 
-clean: ## Remove what was made here: environments, caches, outputs
+clean: ## Remove environments, caches and outputs
 	rm -rf .venv .venvs .uv .uv.tmp .setup.lock .parity .bench out build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

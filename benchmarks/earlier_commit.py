@@ -10,14 +10,14 @@ _PACKAGES = ("xtr_tf", "serving", "tfx_pipeline")
 
 
 def checked_out(commit: str, folder: Path) -> Path:
-    """Writes the packages of a commit, unless they are there.
+    """Writes the packages of a commit, unless they exist.
 
     Args:
-        commit: Anything that git knows a commit by.
-        folder: Where to; a folder `against` is made in it.
+        commit: Any name of a commit that git accepts.
+        folder: The folder in which to make a folder `against`.
 
     Returns:
-        The folder to have on the path.
+        The folder to put on Python's path.
     """
     tree = folder / "against" / commit
     if not tree.is_dir():

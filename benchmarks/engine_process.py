@@ -1,8 +1,8 @@
 """Runs two engines in turns, each in its own process. Shared by the benchmarks `encode` and `train`.
 
 The engines alternate in every round, so that other load on the machine affects both, and ratios are taken
-within a round. Knows nothing of what the engines do. Runs in .venv; the workers run `engine_loop.py` of each
-benchmark.
+within a round. Knows nothing about what the engines do. Runs in .venv; the workers run `engine_loop.py` of
+each benchmark.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 REPOSITORY = Path(__file__).resolve().parents[1]
 PYTHONS = {"xtr-tf": REPOSITORY / ".venv/bin/python", "torch": REPOSITORY / ".parity/bin/python"}
 _THREADS = 2
-# Torch's threads wait for each other without sleeping: next to other processes they lose far more than ours.
+# Torch's threads wait for each other without sleeping, so other processes slow them far more than ours.
 _QUIET_LOAD = 0.5
 # Torch's worker threads spin for a while after their work; the other engine must not pay for it.
 _PAUSE_SECONDS = 0.5
@@ -33,14 +33,14 @@ class Engine:
     """One worker process, which answers one line of JSON with another.
 
     Args:
-        name: `xtr-tf` or `torch`; says whose interpreter it is, and who it is in the report.
+        name: `xtr-tf` or `torch`; decides the interpreter, and the name in the report.
         script: The worker's file.
-        arguments: Its arguments, but for the last: how many threads it may use.
-        cpu_time: Whether one thread is timed by its processor time, rather than two by the wall clock.
+        arguments: Its arguments without the last, the number of threads.
+        cpu_time: Whether to measure the processor time of one thread, instead of two by the wall clock.
 
     Attributes:
-        hello: What the worker said when it was ready, its `versions` among it.
-        clock: What the worker is to time by, `cpu` or `wall`.
+        hello: The worker's first answer, with its `versions`.
+        clock: The worker's clock, `cpu` or `wall`.
     """
 
     def __init__(self, name: str, script: Path, arguments: Sequence[str], cpu_time: bool) -> None:
@@ -56,7 +56,7 @@ class Engine:
         self.hello = self._answer()
 
     def ask(self, **command: Any) -> dict[str, Any]:
-        """Sends a command, waits for the answer, and lets the threads come to rest."""
+        """Sends a command, waits for the answer, and lets the threads become idle."""
         self._process.stdin.write(json.dumps(command) + "\n")
         self._process.stdin.flush()
         answer = self._answer()
@@ -78,7 +78,7 @@ class Engine:
 def in_turns(
     engines: tuple[AnyEngine, ...], round_: int, measure: Callable[[AnyEngine], Measured]
 ) -> tuple[Measured, ...]:
-    """What each engine gives, in the order of `engines`; whoever goes first changes every round."""
+    """Returns the result of each engine, in the order of `engines`; every round another one goes first."""
     order = engines if round_ % 2 else engines[::-1]
     measured = {engine.name: measure(engine) for engine in order}
     return tuple(measured[engine.name] for engine in engines)
@@ -96,7 +96,7 @@ def processor_name() -> str:
 
 
 def print_machine(cpu_time: bool) -> None:
-    """Says what the figures were measured on, and warns of a machine that is not quiet."""
+    """Prints what the figures were measured on, and warns if the machine is not quiet."""
     load = os.getloadavg()[0]
     print(f"machine    {processor_name()}, {os.cpu_count()} cores, load {load:.1f} at the start")
     if cpu_time:

@@ -45,7 +45,7 @@ def load_encoder(path: str, **sizes: Any) -> tuple[MT5EncoderModel, torch.Tensor
 
 
 def versions(model: MT5EncoderModel, threads: int) -> str:
-    """What runs, for the report."""
+    """Returns the versions, for the report."""
     import transformers
 
     attention = model.config._attn_implementation

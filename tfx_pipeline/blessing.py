@@ -2,7 +2,7 @@
 
 `RetrievalEvaluator` measures and calls `judge`. It also refuses models that `ServingValidator` refused
 (`components/serving_smoke_test.py` decides that). Pusher pushes models that both have blessed. This file
-knows nothing of TFX.
+knows nothing about TFX.
 """
 
 from __future__ import annotations

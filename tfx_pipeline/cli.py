@@ -53,11 +53,11 @@ DagOption = Annotated[
 def run(
     config: ConfigOption = None,
     dag: DagOption = Dag.full,
-    force: Annotated[bool, typer.Option("--force", help="Run although nothing changed.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Run even if nothing changed.")] = False,
     overrides: Overrides = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run the pipeline here; what did not change is taken from the cache, what was killed continues."""
+    """Run the pipeline on this machine. Unchanged steps come from the cache; an interrupted run continues."""
     settings = load_settings(config, overrides or [])
     with needs_extra("The pipeline", "pipeline"):
         from tfx_pipeline.preflight import check, metadata_file
@@ -91,7 +91,7 @@ def _run(settings: PipelineConfig, dag: Literal["full", "refresh"], hidden: bool
 
 @app.command()
 def check(config: ConfigOption = None, dag: DagOption = Dag.full, overrides: Overrides = None) -> None:
-    """Check configuration, paths, schemas and languages in seconds; runs do it first."""
+    """Check configuration, paths, schemas and languages, in seconds. Every run starts with this check."""
     settings = load_settings(config, overrides or [])
     with needs_extra("The pipeline", "pipeline"):
         from tfx_pipeline import preflight
@@ -107,7 +107,7 @@ def init(
     training: Annotated[Path, typer.Option(help="Judged queries: JSONL or TSV, or a BEIR folder.")],
     eval_: Annotated[
         Path | None,
-        typer.Option("--eval", help="Judged queries to judge models by; by default a tenth of the others."),
+        typer.Option("--eval", help="Judged queries for evaluation; by default a tenth of the others."),
     ] = None,
     encoder: Annotated[Path | None, typer.Option(help="Encoder that training starts from.")] = None,
     quiet: Quiet = False,
@@ -131,12 +131,12 @@ def init(
 
 @app.command()
 def reject(
-    version: Annotated[int, typer.Argument(help="Number of the version to take back.")],
+    version: Annotated[int, typer.Argument(help="Number of the version to withdraw.")],
     because: Annotated[str, typer.Option(help="Why; `status` and `lineage` show it.")],
     config: ConfigOption = None,
     overrides: Overrides = None,
 ) -> None:
-    """Take a version back: servers stop using it, and no run builds on it or pushes it again."""
+    """Withdraw a version: servers stop using it, and no run builds on it or pushes it again."""
     settings = load_settings(config, overrides or [])
     with needs_extra("The pipeline", "pipeline"), _nobody_runs(settings):
         from tfx_pipeline import withdrawal
@@ -188,7 +188,7 @@ def print_summary(config: PipelineConfig, outcome: Outcome) -> None:
     if outcome.pushed:
         console.print(f"[bold green]pushed[/]   {_relative(outcome.pushed)}")
     else:
-        console.print("[bold red]not pushed[/]; what was in production stays")
+        console.print("[bold red]not pushed[/]; production stays as it is")
     for reason in outcome.reasons:
         console.print(f"         {reason}")
     console.print(f"report   {_relative(outcome.report)}")
@@ -228,7 +228,7 @@ def compile_pipeline(
     dag: DagOption = Dag.full,
     overrides: Overrides = None,
 ) -> None:
-    """Compile the pipeline to a job for Vertex AI; needs neither a network nor an account."""
+    """Compile the pipeline to a job for Vertex AI. Needs neither a network nor an account."""
     settings = load_settings(config, overrides or [])
     with needs_extra("The pipeline", "pipeline"):
         from tfx_pipeline.runners.vertex import compile_for_vertex
@@ -240,8 +240,8 @@ def compile_pipeline(
     job = compile_for_vertex(settings, dag.value)
     if not has_google_account():
         typer.echo(
-            "note: nobody is logged in to Google Cloud, so what is in schemas, vocabulary and encoder is "
-            "not part of the job; give them new names when you change them",
+            "note: you are not logged in to Google Cloud, so the job lacks the hashes of schemas, vocabulary "
+            "and encoder; give them new names when you change them",
             err=True,
         )
     out.parent.mkdir(parents=True, exist_ok=True)

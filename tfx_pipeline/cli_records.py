@@ -57,7 +57,7 @@ _SYSTEMS = {"xtr": "this model", "baseline": "latest blessed", "bm25": "BM25"}
 def status(
     config: ConfigOption = None,
     root: RootOption = None,
-    last: Annotated[int, typer.Option(min=1, help="How many runs to show.")] = 5,
+    last: Annotated[int, typer.Option(min=1, help="Number of runs to show.")] = 5,
     overrides: Overrides = None,
 ) -> None:
     """Show the last runs, what each component did, and what is in production."""

@@ -1,6 +1,6 @@
 """Hashes of local files and of files on object storage, so that a cache notices edits in place.
 
-Imports TensorFlow, which supports other file systems, only for remote files. Knows nothing of TFX.
+Imports TensorFlow, which supports other file systems, only for remote files. Knows nothing about TFX.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Models, indexes and reports are read and written by libraries that need real paths. Local folders are used in
 place. Remote ones, such as `gs://bucket/model`, are copied: completely for artifacts, file by file for a
-glob, and repeatedly for work that may be interrupted (`WorkArea`). Knows nothing of TFX or of the content of
-folders.
+glob, and repeatedly for work that may be interrupted (`WorkArea`). Knows nothing about TFX or of the content
+of folders.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Resolves pyproject.toml into the three lock files, with hashes and no index addresses:
 #   requirements.lock          everything, for TFX's Python; make uses it
-#   requirements-current.lock  everything but TFX, for a current Python and TensorFlow
+#   requirements-current.lock  everything except TFX, for a current Python and TensorFlow
 #   requirements-serving.lock  the part of requirements-current.lock that a serving host installs
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

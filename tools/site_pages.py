@@ -191,7 +191,7 @@ def include(name: str, page: str, included: dict[str, str]) -> str:
     """Returns a document of the repository as a part of a page.
 
     Args:
-        name: Of the document, from the root of the repository.
+        name: Path of the document, from the root of the repository.
         page: The page that includes it, from the root of the site.
         included: Pages by the documents that they include.
     """

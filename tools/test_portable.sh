@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Runs the numeric tests as if on other processors: other kernels of OpenBLAS and NumPy, other instruction sets
-# of oneDNN, and none of it, one thread and two; then a few of them under an emulated processor.
+# of oneDNN or no oneDNN, one thread or two; then a few of them on an emulated processor.
 #
 #   tools/test_portable.sh            every combination; about a quarter of an hour on two cores
-#   tools/test_portable.sh --short    one odd combination and the tests that are quickest, about a minute
+#   tools/test_portable.sh --short    one unusual combination and the fastest tests, about a minute
 #
 # Must not know what the tests compare.
 set -euo pipefail
@@ -35,8 +35,8 @@ combination() {
   while [ "$1" != -- ]; do variables+=("$1") && shift; done
   shift
   echo "test-portable: $name (${variables[*]})"
-  # TensorFlow asks the processor for bfloat16, oneDNN its limit: where they disagree, the process dies of an
-  # illegal instruction. Tests of bfloat16 therefore run without oneDNN where it has a limit.
+  # TensorFlow asks the processor whether it has bfloat16, oneDNN asks its own limit. If they disagree, the process
+  # dies of an illegal instruction. So tests of bfloat16 run without oneDNN if it has a limit.
   case " ${variables[*]} " in
     *" ONEDNN_MAX_CPU_ISA="*)
       numeric_tests "$name" "${variables[@]}" -- -k "not bfloat16" "$@"
@@ -68,7 +68,7 @@ emulated() {
     return
   fi
   echo "test-portable: an emulated processor without AVX-512"
-  # `max` is all that QEMU can emulate: AVX2 and FMA, and never AVX-512.
+  # `max` is everything that QEMU can emulate: AVX2 and FMA, but not AVX-512.
   "$emulator" -cpu max "$PYTHON" -m pytest -q -n 0 -p no:cacheprovider "${EMULATED[@]}" -o timeout=3600 ||
     failed+=("the emulated processor")
 }

@@ -32,7 +32,7 @@ _QUERIES = 50
 
 
 def passages(count: int) -> list[dict[str, str]]:
-    """The passages of the example corpus, then as many as are wanted of three sentences drawn from it."""
+    """The passages of the example corpus, followed by passages of three sentences drawn from it."""
     lines = (REPOSITORY / "examples" / "atlas" / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
     own = [json.loads(line) for line in lines]
     sentences = [part for record in own for part in record["text"].split(". ") if len(part) > 20]

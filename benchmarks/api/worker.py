@@ -4,7 +4,7 @@
     worker.py open MODELS                   an exported model, without Python TensorFlow
     worker.py plaid VECTORS.npz             fast-plaid over encoded vectors, in its own environment
 
-No engine imports anything of the others.
+No engine imports the packages of another.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Clock:
         self._wall, self._processor = time.perf_counter(), time.process_time()
 
     def lap(self, name: str) -> None:
-        """Notes what was spent since the last lap."""
+        """Records the time since the last lap."""
         wall, processor = time.perf_counter(), time.process_time()
         self.laps[f"{name}_s"] = wall - self._wall
         self.laps[f"{name}_cpu_s"] = processor - self._processor

@@ -1,7 +1,7 @@
 """How fast `xtr-tf encode` is on a corpus, part by part, now and at an earlier commit.
 
-A fresh process for every measurement: what a job takes to start is a part of it. The shipped encoder and
-documents of scifact, or the embedded example's where the measurement data are not at hand.
+Every measurement is a fresh process, because starting is part of a job. It uses the shipped encoder and
+documents of scifact, or of the embedded example if the measurement data are not available.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 ENCODER = REPOSITORY / "models" / "mxtr_tiny"
 EXAMPLE = REPOSITORY / "examples" / "atlas" / "corpus.jsonl"
 DOCUMENTS = 1_000
-#: In the order of the work; `rest` is what is none of them.
+#: In the order of the work; `rest` is everything else.
 PARTS = ("start", "reading", "loading", "tokenizing", "encoder", "writing", "rest")
 
 
@@ -32,15 +32,15 @@ def measure_corpus(
     """Prints seconds by part and tokens per second, for one thread and for two.
 
     Args:
-        folder: Where to write.
+        folder: The folder to write to.
         texts: Documents; the embedded example's if None.
         earlier: The code of an earlier commit, which takes turns with this one.
-        rounds: How often each is measured.
+        rounds: Number of measurements of each.
         clock: `wall`, or `cpu` for one thread's processor time on a busy machine.
 
     Returns:
-        Tokens per second of this code over those of the earlier one, start included, the worse of both
-        numbers of threads; None without an earlier one.
+        Tokens per second of this code divided by those of the earlier one, including the start; the lower
+        of the ratios for one and two threads. None without an earlier one.
     """
     corpus = EXAMPLE
     if texts is not None:
@@ -82,7 +82,7 @@ def _in_a_process(tree: Path, corpus: Path, out: Path, threads: int, clock: str)
 
 
 def _timed(owner: Any, name: str, seconds: dict[str, float], part: str, clock: Callable[[], float]) -> None:
-    """Replaces a function by one that adds up how long it takes; a generator is run to its end."""
+    """Replaces a function by one that adds up how long it takes; a generator is exhausted."""
     original = getattr(owner, name)
 
     @functools.wraps(original)

@@ -20,12 +20,12 @@ def serve(encode: Encode, versions: str) -> None:
     """Answers commands until standard input ends.
 
     Commands: `{"batches": FILE, "clock": "wall" or "cpu", "keep": FILE or null}` encodes every batch
-    of an `.npz` file, in order, and answers with the seconds of each; the vectors of the first are
-    kept if asked.
+    of an `.npz` file, in order, and answers with the seconds of each; `keep` saves the vectors of the
+    first.
 
     Args:
-        encode: `[batch, length]` int32 ids to `[batch, length, dim]` vectors, in memory.
-        versions: What runs, for the report.
+        encode: Maps `[batch, length]` int32 ids to `[batch, length, dim]` vectors, in memory.
+        versions: The engine's versions, for the report.
     """
     print(json.dumps({"versions": versions}), flush=True)
     for line in sys.stdin:

@@ -1,13 +1,13 @@
-"""Documents per second and query latency of our encoder against transformers on torch.
+"""Documents per second and query latency of our encoder, compared with transformers on torch.
 
     make bench-encode
-    make bench-encode ARGS="--only corpus --against COMMIT" # a whole job, next to an earlier commit's
+    make bench-encode ARGS="--only corpus --against COMMIT" # a whole job, and that of an earlier commit
     .venv/bin/python benchmarks/encode/run.py --cpu-time    # one thread's CPU time, on a busy machine
 
-Each engine is a process of its own. They take turns round by round, so that other load on the
-machine hits both, and each round's ratio is of neighbours in time; the medians are reported.
-Ids are given: tokenizing is not measured. Documents are batched by length for both engines. What a
-whole job takes, tokenizing included, is measured by itself (`corpus.py`).
+Each engine has its own process. They take turns round by round, so that other load on the machine
+affects both. Ratios are taken within a round, and their medians are reported. The engines get ids, so
+tokenizing is not measured. Documents are batched by length for both engines. A whole job, including
+tokenizing, is measured separately (`corpus.py`).
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Encoding(Engine):
 def main() -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--batches", type=int, default=4, help="batches of 32 documents a round")
-    parser.add_argument("--queries", type=int, default=100, help="queries a round")
+    parser.add_argument("--batches", type=int, default=4, help="batches of 32 documents per round")
+    parser.add_argument("--queries", type=int, default=100, help="queries per round")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--cpu-time", action="store_true", help="one thread each, timed by its CPU time")
+    parser.add_argument("--cpu-time", action="store_true", help="one thread each, measured by its CPU time")
     parser.add_argument("--against", metavar="COMMIT", help="also measure whole jobs of an earlier commit")
-    parser.add_argument("--only", choices=("all", "corpus"), default="all", help="a part of it")
+    parser.add_argument("--only", choices=("all", "corpus"), default="all", help="run only one part")
     arguments = parser.parse_args()
 
     folder = REPOSITORY / ".bench" / "encode"
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def _whole_jobs(arguments: argparse.Namespace, folder: Path) -> dict[str, float]:
-    """Prints where the time of a job goes; the ratio to an earlier commit, if there is one."""
+    """Prints where the time of a job goes; returns the ratio to an earlier commit, if there is one."""
     if arguments.only == "corpus":
         print_machine(arguments.cpu_time)
     texts = scifact_texts()
@@ -72,7 +72,7 @@ def _whole_jobs(arguments: argparse.Namespace, folder: Path) -> dict[str, float]
 
 
 def _next_to_torch(arguments: argparse.Namespace, folder: Path) -> dict[str, float]:
-    """Measures both engines round by round; the ratios for the RESULT line."""
+    """Measures both engines round by round; returns the ratios for the RESULT line."""
     workload = make_workload(arguments.queries)
     batches = spread(length_sorted_batches(workload.documents, BATCH_SIZE), arguments.batches)
     documents = [row[row != 0][np.newaxis] for batch in batches for row in batch]
@@ -107,7 +107,7 @@ def _print_setting(source: str, arguments: argparse.Namespace, engines: tuple[En
     print_machine(arguments.cpu_time)
     print(
         f"texts      {source}; {arguments.batches} batches of {BATCH_SIZE} documents of like length, "
-        f"spread over the corpus, and {arguments.queries} queries a round"
+        f"spread over the corpus, and {arguments.queries} queries per round"
     )
     print("model      mT5-small's shape, random weights, float32, projection to 128")
     for engine in engines:
@@ -115,7 +115,7 @@ def _print_setting(source: str, arguments: argparse.Namespace, engines: tuple[En
 
 
 def _check_agreement(engines: tuple[Encoding, ...], batches: Path, folder: Path) -> None:
-    """A fast engine that computes something else would not count."""
+    """Checks that both engines compute the same vectors."""
     outputs = []
     for engine in engines:
         kept = folder / f"{engine.name}.npy"
@@ -152,7 +152,7 @@ def _report(measured: dict[str, list[tuple[list[float], ...]]], documents: int) 
     for task, pairs in rates.items():
         _print_pairs(task, "documents/s", pairs)
     _print_pairs("queries, batch 1", "ms, median", latencies)
-    # Each engine at the batch size that suits it better.
+    # Each engine at its better batch size.
     best = [
         tuple(max(engine_rates) for engine_rates in zip(*sizes, strict=True))
         for sizes in zip(*rates.values(), strict=True)

@@ -20,7 +20,7 @@ def main() -> None:
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     encoder = Encoder(CONFIG, seed=None)
     encoder.set_canonical_weights(load_file(weights))
-    # One graph for all shapes, as an exported model has.
+    # One graph for all shapes, as in an exported model.
     encode = tf.function(encoder, input_signature=[tf.TensorSpec([None, None], tf.int32)])
 
     def run(ids: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """What both engines encode: ids of real texts, and one set of weights. Runs in .venv.
 
-Ids come from the scifact corpus and queries with mT5's vocabulary where the measurement data
-are at hand; elsewhere they are random, of lengths spread as scifact's are.
+Ids come from the scifact corpus and queries with mT5's vocabulary if the measurement data are
+available. Otherwise they are random, with lengths distributed like scifact's.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Workload:
     """Texts as ids, not padded.
 
     Attributes:
-        documents: One int32 array a document.
-        queries: One a query.
+        documents: One int32 array per document.
+        queries: One per query.
         source: Where they come from, for the report.
     """
 
@@ -47,7 +47,7 @@ class Workload:
 
 
 def make_workload(queries: int, seed: int = 0) -> Workload:
-    """The whole corpus and some queries, real ones if the measurement data are there."""
+    """The whole corpus and some queries, real ones if the measurement data are available."""
     random = np.random.default_rng(seed)
     texts, vocabulary = scifact_texts(), _data() / "vocab" / "mt5.spiece.model"
     if texts and vocabulary.is_file():
@@ -77,7 +77,7 @@ def length_sorted_batches(rows: list[np.ndarray], batch_size: int) -> list[np.nd
 
 
 def spread(batches: list[np.ndarray], count: int) -> list[np.ndarray]:
-    """`count` of the batches, at even steps from the shortest texts to the longest."""
+    """`count` of the batches, evenly spaced from the shortest texts to the longest."""
     return [batches[int((index + 0.5) * len(batches) / count)] for index in range(count)]
 
 
@@ -91,7 +91,7 @@ def _data() -> Path:
 
 
 def scifact_texts() -> dict[str, list[str]] | None:
-    """Texts of scifact's `corpus` and `queries`, lower-cased; None where they are not at hand."""
+    """Texts of scifact's `corpus` and `queries`, lower-cased; None if they are not available."""
     archive = _data() / "test" / "scifact_en.tar.xz"
     if not archive.is_file():
         return None

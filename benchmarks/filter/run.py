@@ -1,21 +1,21 @@
-r"""Does a search under a filter answer as an index of the allowed documents only, and what does it cost?
+r"""Does a filtered search answer like an index of only the allowed documents, and what does it cost?
 
     make bench-filter                                   # models/mxtr_tiny, a million tokens
     make bench-filter ARGS="ENCODER --tokens 200000"    # another encoder, fewer tokens
 
-Sentences of real abstracts are the documents, titles the queries. A field drawn at random lets 50, 10, 1 and
-.1% of the documents pass. The answers under the filter are compared with those of three indexes of these
-documents only: the whole index after the others were deleted, which has the same leaves and codes; one built
-of these documents, with leaves and codes of its own; and an exact one, the truth. How far the second is from
-the truth by itself stands next to it: two indexes that store codes cannot agree more than that. Cost is the
-processor time of a query with the filter over that of the same query without, asked in turn in one process,
-each several times, the least counts. Ends with one line,
+Sentences of real abstracts are the documents, titles the queries. A random field lets 50, 10, 1 and .1% of
+the documents pass. The answers under the filter are compared with those of three indexes of only these
+documents: the whole index after the others were deleted, which has the same leaves and codes; one built from
+these documents, with its own leaves and codes; and an exact one, the ground truth. The table also shows how
+far the second is from the ground truth, because two indexes that store codes cannot agree more than that.
+Cost is the processor time of a query with the filter, divided by that of the same query without it. The two
+take turns in one process, each several times, and the smallest time counts. Ends with one line,
 
     RESULT bench-filter overlap_50=… overlap_10=… overlap_1=… overlap_01=… worst_cost_ratio=… rebuilt_50=… …
 
 where an overlap is that of the first ten documents with the index after deletion (`rebuilt`: with the one
-that was built), the worse of `scann` and `core`, and the ratio is the worst of all shares, both kinds, and
-one and two threads.
+that was built), the lower of `scann` and `core`. The ratio is the worst over all shares, both kinds, and one
+and two threads.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 OUT = Path(".bench/filter")
 KINDS, THREADS = ("scann", "core"), (1, 2)
-#: Documents of a thousand that a filter lets pass, by the name of their share.
+#: Documents per thousand that a filter lets pass, by the name of their share.
 SHARES = {"50": 500, "10": 100, "1": 10, "01": 1}
 FIELDS = {"draw": "int"}
 QUERIES, ROUNDS, TOP_K = 50, 5, 10
@@ -99,7 +99,7 @@ def measure_costs(queries: Sequence[str]) -> float:
 
 
 def write_corpora(data: Path, tokens: int) -> list[str]:
-    """Sentences with a draw of a thousand each, all and the allowed ones by share; returns queries."""
+    """Writes sentences with a random number below 1,000, all and the allowed ones; returns queries."""
     rng = np.random.default_rng(0)
     sentences: list[str] = []
     titles, characters = [], 0
@@ -111,7 +111,7 @@ def write_corpora(data: Path, tokens: int) -> list[str]:
             characters += len(pair["text"])
             if characters >= 4.4 * tokens:  # of mxtr_tiny's vocabulary
                 break
-    # The same number of every draw, so that a share is what it says.
+    # Every number occurs equally often, so that the shares are exact.
     draws = rng.permutation(np.arange(len(sentences)) % 1000)
     records = [
         (int(draw), json.dumps({"_id": str(number), "text": text, "draw": int(draw)}) + "\n")
@@ -124,13 +124,13 @@ def write_corpora(data: Path, tokens: int) -> list[str]:
 
 
 def in_process(function: Any, *arguments: Any) -> Any:
-    """Calls a function in a process of its own, which takes its memory along when it ends."""
+    """Calls a function in its own process, whose memory is freed when it ends."""
     with get_context("spawn").Pool(1) as pool:
         return pool.apply(function, arguments)
 
 
 def encode(encoder: Path, corpus: str) -> Path:
-    """Token vectors of a corpus; they are encoded once, those of a share copied from the whole."""
+    """Token vectors of a corpus; the whole is encoded once, and those of a share are copied from it."""
     from xtr_tf.config.retrieval import EncodingConfig
     from xtr_tf.vectors.encode import encode_corpus
 
@@ -156,7 +156,7 @@ def assemble(encoder: Path, corpus: str, kind: str) -> Any:
 def answers_of_small_indexes(
     encoder: Path, kind: str, queries: Sequence[str]
 ) -> dict[str, list[list[bytes]]]:
-    """Documents that indexes of the allowed documents only find, by share."""
+    """Documents that indexes of only the allowed documents find, by share."""
     from xtr_tf.retriever.session import RetrieverSession
 
     answers = {}
@@ -167,7 +167,7 @@ def answers_of_small_indexes(
 
 
 def answers_after_deletion(encoder: Path, kind: str, queries: Sequence[str]) -> dict[str, list[list[bytes]]]:
-    """Documents that the whole index finds once the others are deleted from it, by share."""
+    """Documents that the whole index finds after the others are deleted from it, by share."""
     from xtr_tf.config.retrieval import SearchDefaults
     from xtr_tf.index.folder import TokenIndex
     from xtr_tf.index.update import update_index
@@ -188,7 +188,7 @@ def answers_after_deletion(encoder: Path, kind: str, queries: Sequence[str]) -> 
 
 
 def filtered_answers(encoder: Path, kind: str, queries: Sequence[str]) -> dict[str, list[list[bytes]]]:
-    """Exports the whole index, and asks it with the filter of each share."""
+    """Exports the whole index, and searches it with the filter of each share."""
     from xtr_tf.retriever.export import export_retriever
     from xtr_tf.runtime import SavedModelSession
 
@@ -205,7 +205,7 @@ def found(session: Any, queries: Sequence[str], **parameters: Any) -> list[list[
 
 
 def processor_times(kind: str, queries: Sequence[str], threads: int) -> list[float]:
-    """Milliseconds of a query: without a filter, and with that of each share."""
+    """Milliseconds per query: without a filter, and with that of each share."""
     from xtr_tf.retriever.versions import latest_version
     from xtr_tf.runtime import SavedModelSession
     from xtr_tf.runtime.session_options import SessionOptions
@@ -224,7 +224,7 @@ def processor_times(kind: str, queries: Sequence[str], threads: int) -> list[flo
 
 
 def overlap(expected: Sequence[Sequence[bytes]], answers: Sequence[Sequence[bytes]]) -> float:
-    """The share of the expected documents that were found, on the mean of queries."""
+    """The share of the expected documents that were found, averaged over queries."""
     pairs = zip(expected, answers, strict=True)
     return float(np.mean([len(set(own) & set(other)) / len(own) for own, other in pairs if own]))
 

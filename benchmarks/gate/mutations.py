@@ -26,10 +26,11 @@ class Mutation(NamedTuple):
     """One mistake.
 
     Attributes:
-        name: What was done.
-        kinds: Of the indexes it can be done to.
-        signature: The one whose answers must tell; "" where the model's defaults do, or it does not load.
-        apply: Does it to a directory.
+        name: The mistake in a few words.
+        kinds: The kinds of index that it applies to.
+        signature: The signature whose answers must reveal it; "" if the model's defaults do, or if the model
+            does not load.
+        apply: Makes the mistake in a directory.
     """
 
     name: str
@@ -54,9 +55,9 @@ def mutations_of(kind: str, directory: Path) -> list[Mutation]:
 
 
 def refusal(directory: Path, mutation: Mutation) -> str | None:
-    """What the gate says first of a mutated export, by the answers that must tell; None if it accepts it.
+    """Returns the gate's first complaint about a mutated export; None if the gate accepts it.
 
-    Runs in this process, without Grappler: what a fresh process adds is no part of a mutation.
+    Runs in this process and without Grappler, because a fresh process makes no difference to a mutation.
     """
     reference = read_reference(directory)
     cases = [case for case in reference.cases if case.signature == mutation.signature]
@@ -79,7 +80,7 @@ def _prefix(directory: Path) -> str:
 
 
 def _variable(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Path], None]:
-    """Changes one variable of a checkpoint, which is then as sound as before."""
+    """Changes one variable of a checkpoint, and writes the checkpoint so that it is valid again."""
 
     def apply(directory: Path) -> None:
         tensors = read_variables(directory)
@@ -211,7 +212,7 @@ def _default_of_serving(meta_graph: Any) -> None:
 
 
 def _unknown_op(meta_graph: Any) -> None:
-    """What a runtime without the op library sees."""
+    """Simulates a runtime without the op library."""
     for node in _nodes(meta_graph):
         if node.op.startswith("Sentencepiece"):
             node.op = f"Missing{node.op}"

@@ -1,4 +1,4 @@
-"""Gives an encoder random weights of 32 dimensions, as tests have them: `random_encoder.py DIR`."""
+"""Writes an encoder with random weights and 32 dimensions, as in tests: `random_encoder.py DIR`."""
 
 from __future__ import annotations
 

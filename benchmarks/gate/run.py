@@ -1,8 +1,8 @@
 """Does the gate refuse what is wrong, and nothing else? `make gate-trial`.
 
-Exports several small indexes under changing threads, load and instruction sets, each checked by the gate as
-it is exported and again under other limits; then spoils a good export of each kind in every way that
-`mutations.py` knows, and says whether the answers tell of it or only the checksums of the files. Ends with
+Exports several small indexes under changing threads, load and instruction sets. The gate checks each when it
+is exported, and again under other limits. Then damages a good export of each kind in every way of
+`mutations.py`, and reports whether the answers reveal it, or only the checksums of the files. Ends with
 `RESULT gate-trial exports=100 refused=0 mutations=... accepted=0 by_checksums_alone=...`.
 """
 
@@ -100,7 +100,7 @@ def try_exports(work: Path, indexes: list[str], count: int) -> tuple[int, dict[s
     good: dict[str, Path] = {}
     share = -(-count // len(LIMITS))
     for number, limits in enumerate(LIMITS):
-        # A few indexes, each several times: tracing one is what takes longest.
+        # A few indexes, each several times, because tracing takes longest.
         some = [indexes[(number * _INDEXES + place) % len(indexes)] for place in range(_INDEXES)]
         mine = list(itertools.islice(itertools.cycle(some), min(share, count - number * share)))
         other = LIMITS[(number + 3) % len(LIMITS)]
@@ -121,7 +121,7 @@ def try_exports(work: Path, indexes: list[str], count: int) -> tuple[int, dict[s
 
 
 def try_mutations(work: Path, good: dict[str, Path]) -> Counter[str]:
-    """Spoils a good export of each kind; counts mistakes by what told: answers, checksums or nothing."""
+    """Damages a good export of each kind; counts what revealed it: answers, checksums or nothing."""
     import mutations
 
     from xtr_tf.retriever.gate import changed_since_export
@@ -141,7 +141,7 @@ def try_mutations(work: Path, good: dict[str, Path]) -> Counter[str]:
 
 
 def _verify(directory: Path, limits: Limits) -> str:
-    """What the gate says of an export under other limits, nothing if all is well."""
+    """Returns what the gate says about an export under other limits; empty if all is well."""
     command = ["-m", "xtr_tf.retriever.gate", str(directory), *(["--rewrite-graph"] * limits.rewrite_graph)]
     report = json.loads(list(_lines(command, limits))[-1])
     return report.get("error", "") or "; ".join(report["problems"])

@@ -1,7 +1,7 @@
 """Makes exports in one process, under the limits set by its environment: `worker.py WORK OUT INDEX...`.
 
-Prints a line of JSON per export: where it is, or why the gate refused it. An index that comes again is
-exported again with the functions that were traced for it.
+Prints a line of JSON per export: where it is, or why the gate refused it. If an index is named again, it is
+exported again with the functions that were traced before.
 """
 
 from __future__ import annotations

@@ -4,18 +4,18 @@ r"""Is XTR with BM25 better than either, and what does it cost?
     make bench-hybrid ARGS="ENCODER --queries 0"       # another encoder, all queries
     make bench-hybrid ARGS="--skip-cost"               # only quality, or only the cost: --skip-quality
 
-Quality: every test set, exact search at k' 1,000, query tokens by their IDF, BM25 over character n-grams.
-`alpha` is the one that suits the development sets best and nothing else; two of them are training files that
-no encoder of ours was trained on. Cost: a million tokens of real abstracts in `scann` and `core` indexes;
-each exported model is asked with `alpha` 0 and with that `alpha`, in turn, in a process of its own, and one
-without BM25 is asked for comparison. Ends with one line,
+Quality: every test set, exact search at k' 1,000, query tokens weighted by IDF, BM25 over character n-grams.
+`alpha` is chosen on the development sets only; two of them are training files that no encoder of ours was
+trained on. Cost: a million tokens of real abstracts in `scann` and `core` indexes. Each exported model is
+searched with `alpha` 0 and with that `alpha`, in turn, in its own process, and so is one without BM25. Ends
+with one line,
 
     RESULT bench-hybrid above_both=… of=12 worst_delta=… mean_gain=… english_above=… time_ratio=… \
         bytes_per_token=… idle_ratio=…
 
-where deltas and gains are points of nDCG@10 above the better of XTR and BM25, the ratio is the worst of both
-indexes and of one and two threads over `words`, and so are the bytes; the idle ratio is the time of `alpha` 0
-over that of a model without BM25, the worst of all.
+where deltas and gains are points of nDCG@10 above the better of XTR and BM25. The time ratio and the bytes
+are the worst of both indexes and of one and two threads, over `words`. The idle ratio is the time with
+`alpha` 0 divided by that of a model without BM25, the worst of all.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 SETS, OUT = Path(".bench/study/data"), Path(".bench/hybrid")
 ENGLISH, JUDGED = ("scifact_en", "squad_dev_en"), ("fairytaleqa_en", "cranfield_en", "cacm_en")
-#: Training files that no encoder was trained on, and how many of their passages are searched.
+#: Training files that no encoder was trained on, and the number of their passages to search.
 HELD_OUT, PASSAGES = ("tquad_tr", "idkmrc_id"), 1_500
 DEVELOPMENT = (*JUDGED, *HELD_OUT)
 ALPHAS = tuple(round(0.05 * step, 2) for step in range(4, 19))
@@ -70,7 +70,7 @@ class Figures(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("encoder", nargs="?", default="models/mxtr_tiny", type=Path)
-    parser.add_argument("--queries", type=int, default=300, help="at most so many of each set; 0 for all")
+    parser.add_argument("--queries", type=int, default=300, help="maximum number per set; 0 for all")
     parser.add_argument("--data", default="../shared/data", type=Path, help="where unpack.sh is")
     parser.add_argument("--skip-quality", action="store_true")
     parser.add_argument("--skip-cost", action="store_true")
@@ -174,7 +174,7 @@ def table(figures: Mapping[str, Figures], alpha: float) -> str:
 
 
 def quality_result(figures: Mapping[str, Figures], alpha: float) -> str:
-    """The first half of the line that sums it up."""
+    """Returns the first half of the RESULT line."""
     own = [figures[name].gain(alpha) for name in figures if name.startswith("xquad_r") or name == "jaquad_ja"]
     english = sum(figures[name].gain(alpha) > 0 for name in ENGLISH)
     return (
@@ -184,7 +184,7 @@ def quality_result(figures: Mapping[str, Figures], alpha: float) -> str:
 
 
 def measure_cost(encoder: Path, data: Path, alpha: float) -> str:
-    """Builds the indexes, exports them, asks them; the second half of the line."""
+    """Builds, exports and searches the indexes; returns the second half of the RESULT line."""
     corpus, asked = write_corpus(data)
     ratios, sizes, idle = [], [], []
     print("| index | lexical | threads | no BM25 | alpha 0 | hybrid | ratio | more bytes per token |")
@@ -251,13 +251,13 @@ def build(corpus: Path, encoder: Path, kind: str, lexical: str) -> None:
 
 
 def ask_in_process(model: Path, queries: Sequence[str], alphas: Sequence[float], threads: int) -> list[float]:
-    """Medians in milliseconds with every `alpha`, or the one without any, in a process of their own."""
+    """Medians in milliseconds with every `alpha`, or without any, measured in a separate process."""
     with get_context("spawn").Pool(1) as pool:
         return pool.apply(ask, (model, list(queries), list(alphas), threads))
 
 
 def ask(model: Path, queries: list[str], alphas: list[float], threads: int) -> list[float]:
-    """Asks every query in every way, one right after the other, several times; medians of each one's best."""
+    """Runs every query in every way in turn, several times; returns the median of the best times."""
     from xtr_tf.retriever.versions import latest_version
     from xtr_tf.runtime import SavedModelSession
     from xtr_tf.runtime.session_options import SessionOptions

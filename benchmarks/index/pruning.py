@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/index/pruning.py MODEL DATASET...
 
-Searches exactly under f_XTR'; prints a Markdown table for each dataset. Norm thresholds are quantiles of the
-first documents' own norms, because what is short differs from model to model.
+Searches exactly under f_XTR', and prints a Markdown table for each dataset. Norm thresholds are quantiles of
+the norms in the first documents, because norms differ from model to model.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", type=Path, help="an encoder's directory")
     parser.add_argument("datasets", type=Path, nargs="+", help="BEIR folders")
-    parser.add_argument("--queries", type=int, default=500, help="of each dataset, at most")
+    parser.add_argument("--queries", type=int, default=500, help="maximum number per dataset")
     arguments = parser.parse_args()
     encoder, tokenizer = load_encoder(arguments.model)
     for folder in arguments.datasets:

@@ -1,9 +1,9 @@
-"""`make bench-index`: memory, time and quality of our index build beside ScaNN's own builder.
+"""`make bench-index`: memory, time and quality of our index build, compared with ScaNN's own builder.
 
-Synthetic vectors (workload.py). Each build runs in a process of its own, one after the other; peak
-memory is the process's largest resident set, files mapped to memory included. Both engines have the
-same number of leaves, sample, iterations, codes, threshold and searched leaves. Overlap@10 is with the
-documents that exact search ranks best under XTR's score.
+The vectors are synthetic (workload.py). The builds run one after the other, each in its own process. Peak
+memory is the process's largest resident set, including mapped files. Both engines have the same number of
+leaves, sample, iterations, codes, threshold and searched leaves. Overlap@10 is with the best documents of
+exact search under XTR's score.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from xtr_tf.index.build import build_index
 from xtr_tf.vectors.store import TokenVectors
 
 MILLION = 1_000_000
-# ScaNN's own builder was seen to need 2.6 GB a million tokens.
+# ScaNN's own builder was seen to need 2.6 GB per million tokens.
 SCANN_GB_A_MILLION = 3.0
 
 
@@ -56,14 +56,14 @@ def _measure_ours(folder: Path, millions: float) -> dict[str, float]:
     print(
         f"xtr-tf {millions:g}M tokens: {result['seconds']:.0f} s ({result['cpu_seconds']:.0f} s of CPU), "
         f"peak {result['peak_gb']:.2f} GB, "
-        f"{result['seconds'] / millions:.1f} s and {result['peak_gb'] / millions:.2f} GB a million tokens",
+        f"{result['seconds'] / millions:.1f} s and {result['peak_gb'] / millions:.2f} GB per million tokens",
         flush=True,
     )
     return result
 
 
 def _compare(folder: Path, millions: float, ours: dict[str, float]) -> dict[str, str]:
-    """Time and quality at the largest size, as ours to ScaNN's; "none" where ScaNN had no room."""
+    """Time and quality of ours compared with ScaNN's, at the largest size; "none" if memory is too small."""
     needed = SCANN_GB_A_MILLION * millions + 1
     if _available() < needed:
         print(
@@ -103,7 +103,7 @@ def _run(*arguments: object) -> dict[str, float]:
 
 
 def _available() -> float:
-    """Memory that can be had without swapping, in GB."""
+    """Memory that is available without swapping, in GB."""
     lines = Path("/proc/meminfo").read_text().splitlines()
     fields = next(line for line in lines if line.startswith("MemAvailable")).split()
     return int(fields[1]) * 1024 / 1e9

@@ -1,4 +1,4 @@
-"""One measurement in a process of its own, so that its peak memory is its own; prints one JSON line.
+"""One measurement in a separate process, so that its peak memory is its own; prints one JSON line.
 
 worker.py xtr_tf VECTORS OUT           build with xtr-tf
 worker.py scann VECTORS OUT QUERIES    build with ScaNN's own builder at the same settings, and search
@@ -56,7 +56,7 @@ def build_scann(vectors: Path, out: Path, queries: Path) -> dict[str, float]:
             num_leaves_to_search=_leaves(corpus.num_tokens),
             training_sample_size=sample_size(corpus.num_tokens, leaves),
             training_iterations=settings.kmeans_iterations,
-            min_partition_size=1,  # as ours; its default of 50 would throw rare words' leaves away
+            min_partition_size=1,  # as in ours; its default of 50 drops the leaves of rare words
         )
         .score_ah(settings.dims_per_block, anisotropic_quantization_threshold=settings.anisotropic_threshold)
         .build()
@@ -88,7 +88,7 @@ def search(index_directory: Path, out: Path, queries: Path) -> dict[str, float]:
 
 
 def _leaves(num_tokens: int) -> int:
-    """Leaves that both engines search: the rule of xtr-tf's own index."""
+    """The number of leaves that both engines search: the default of xtr-tf's index."""
     leaves = number_of_leaves(num_tokens)
     return max(round(SEARCHED_SHARE * leaves), -(-TOKENS_PER_K_PRIME * K_PRIME * leaves // num_tokens))
 

@@ -1,8 +1,7 @@
-"""Synthetic token vectors that cluster as contextual ones do, and queries near some of their documents.
+"""Synthetic token vectors that cluster like contextual ones, and queries near some of their documents.
 
 A token's vector is the normalised sum of its word's direction (words drawn by Zipf's law), its
-document's topic and noise. Every shard has a seed of its own, so a smaller set is a prefix of a
-larger one.
+document's topic and noise. Every shard has its own seed, so a smaller set is a prefix of a larger one.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ QUERY_TOKENS = 16
 
 
 def write_vectors(directory: Path, num_tokens: int, encoder_fingerprint: str = "synthetic") -> TokenVectors:
-    """Writes a directory of token vectors, or opens the one that is there."""
+    """Writes a directory of token vectors, or opens an existing one."""
     if (directory / "manifest.json").is_file():
         return TokenVectors.open(directory)
     words = _normal(np.random.default_rng(0), WORDS)
@@ -45,7 +44,7 @@ def make_queries(corpus: TokenVectors) -> np.ndarray:
 
 
 class _LazyShards:
-    """Shards made one at a time, as `TokenVectors.write` asks for them."""
+    """Yields shards one at a time, for `TokenVectors.write`."""
 
     def __init__(self, words: np.ndarray, count: int) -> None:
         self._words = words

@@ -1,11 +1,11 @@
-"""Training examples per second of one core, read by TensorFlow's operations and by Python.
+"""Training examples per second of one core, read by TensorFlow's ops and by Python.
 
     make bench-input
 
-Examples of mxtr_base's lengths with 8 negatives each, of which one is trained on. Both ways draw the same
-documents, which is checked; Python runs in a `tf.numpy_function`. Each takes the same batches in turn, and
-its processor time is counted, with one thread, so that other load on the machine does not matter. Reading
-and parsing the file, once per run, is counted with the batches. The median of the rounds is reported.
+Examples have mxtr_base's lengths and 8 negatives each, one of which is used. Both ways draw the same
+documents, which is checked; Python runs in a `tf.numpy_function`. They read the same batches in turn. The
+processor time of one thread is measured, so that other load on the machine does not matter. Reading and
+parsing the file, once per run, is included. The median of the rounds is reported.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main() -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--examples", type=int, default=256)
-    parser.add_argument("--batches", type=int, default=80, help="batches a round")
+    parser.add_argument("--batches", type=int, default=80, help="batches per round")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -96,7 +96,7 @@ def _write(path: Path, count: int) -> None:
 
 
 def _read_by_python(path: Path, data: TokenizedData, starts: np.ndarray) -> tf.data.Dataset:
-    """What the input was: records parsed by protobuf's Python, documents taken out by NumPy."""
+    """The earlier input: records parsed by protobuf in Python, documents selected by NumPy."""
     file = TFRecordFile(path, BadRecords(limit=0))
 
     def rows(start: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:

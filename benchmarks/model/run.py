@@ -1,13 +1,13 @@
-"""How good an encoder is: every test set, exact search at k' 1,000, next to BM25 over character n-grams.
+"""How good an encoder is on every test set, by exact search at k' 1,000, compared with BM25 over n-grams.
 
-Query tokens count by their IDF unless `--token-weights none` is given.
+Query tokens are weighted by IDF unless `--token-weights none` is given.
 
     make bench-model                                  # models/mxtr_tiny
     make bench-model ARGS="ENCODER --queries 300"     # another encoder, at most 300 queries of each set
 
 Questions in one language for English passages are made from xquad_r, whose questions are translations of each
-other: question `de-X` is answered by what answers `en-X`. Sets that choices were made on are reported apart.
-Ends with one line,
+other: the answer to `en-X` also answers `de-X`. Sets on which choices were made are reported separately. Ends
+with one line,
 
     RESULT bench-model languages_at_bm25=… of=12 mean_delta=… english_delta=… crosslingual_recall10=…
 
@@ -38,14 +38,14 @@ K_PRIME = 1_000
 
 
 class Figures(NamedTuple):
-    """What one set says, all in percent.
+    """The figures of one set, all in percent.
 
     Attributes:
         ndcg: nDCG@10 of the model.
         colbert: nDCG@10 under exact f_ColBERT.
         bm25: nDCG@10 of BM25 over character n-grams.
         found: Queries with an answer among the first ten: Recall@10 where a query has one answer.
-        bm25_found: The same of BM25.
+        bm25_found: The same for BM25.
     """
 
     ndcg: float
@@ -58,7 +58,7 @@ class Figures(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("encoder", nargs="?", default="models/mxtr_tiny", type=Path)
-    parser.add_argument("--queries", type=int, default=0, help="at most so many of each set; 0 for all")
+    parser.add_argument("--queries", type=int, default=0, help="maximum number per set; 0 for all")
     parser.add_argument("--token-weights", default="idf", choices=TOKEN_WEIGHTS)
     parser.add_argument("--data", default="../shared/data", type=Path, help="where unpack.sh is")
     arguments = parser.parse_args()
@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def cross_lingual(xquad: Path, language: str, out: Path) -> Path:
-    """Writes the questions of a language with the English passages, as a BEIR folder of its own."""
+    """Writes the questions of a language with the English passages, as a BEIR folder."""
     folder = out / f"{language}-en"
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "qrels").mkdir(parents=True)
@@ -138,7 +138,7 @@ def table(figures: Mapping[str, Figures]) -> str:
 
 
 def result(figures: Mapping[str, Figures]) -> str:
-    """The line that sums it up."""
+    """Returns the RESULT line."""
     own = [figures[name] for name in figures if name.startswith("xquad_r") or name == "jaquad_ja"]
     english = [figures[name] for name in ENGLISH]
     recall = statistics.fmean(own.found for name, own in figures.items() if _is_cross(name)) / 100

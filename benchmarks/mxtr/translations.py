@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 _ROUNDS = 6
-# A sentence's pieces beyond these are left out: pairs grow with the product of both lengths.
+# Further pieces of a sentence are left out, because pairs grow with the product of both lengths.
 LONGEST = 48
 
 
@@ -40,8 +40,8 @@ def translations(
 
     Args:
         pairs: For each sentence its foreign and its English pieces, int32.
-        vocabulary_size: Pieces in all.
-        rounds: Of expectation and maximisation.
+        vocabulary_size: Number of pieces.
+        rounds: Rounds of expectation and maximisation.
 
     Returns:
         The probabilities p(English piece | foreign piece).

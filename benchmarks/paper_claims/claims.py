@@ -1,4 +1,4 @@
-"""The paper's claims as comparisons of two token analyses. Knows no models and draws nothing.
+"""The paper's claims as comparisons of two token analyses. Knows nothing about models or drawing.
 
 Citation: [Lee et al., 2023](https://arxiv.org/abs/2304.01982), sections 4 and 5.
 """
@@ -17,13 +17,13 @@ from xtr_tf.evaluation.token_analysis import TokenAnalysis
 RANKS = (1, 2, 5, 10, 20, 50, 100)
 #: Metrics of the imputation table.
 METRICS = ("MRR@10", "Recall@100")
-#: What "clearly below" means, and what a "small loss" may be, in MRR@10.
+#: The least MRR@10 that counts as "clearly below", and the most that counts as a "small loss".
 CLEARLY, SMALL_LOSS = 0.02, 0.02
-#: What "near zero" means, as a share of the same model's MRR@10 with imputation.
+#: The most that counts as "near zero", as a share of the same model's MRR@10 with imputation.
 NEAR_ZERO = 0.1
-#: From which similarity on scores lie "near the top".
+#: The similarity from which on scores are "near the top".
 NEAR_TOP = 0.8
-#: The k' at which a model that saturates early has most of what it will ever have.
+#: The k' at which a model that saturates early has reached most of its quality.
 EARLY_K_PRIME = 100
 
 
@@ -31,8 +31,8 @@ class Claim(NamedTuple):
     """One claim on one dataset.
 
     Attributes:
-        statement: What the paper says, in a sentence.
-        passed: Whether it is so here.
+        statement: The claim, in a sentence.
+        passed: Whether it holds here.
         evidence: The figures that decided it.
     """
 
@@ -42,18 +42,18 @@ class Claim(NamedTuple):
 
 
 def check_scoring(xtr: TokenAnalysis, colbert: TokenAnalysis) -> Iterator[Claim]:
-    """Checks what the paper says of the ranking under f_XTR', at the k' of the analyses.
+    """Checks what the paper says about the ranking under f_XTR', at the k' of the analyses.
 
     Args:
-        xtr: Of the model trained with f_XTR.
-        colbert: Of the model trained with f_ColBERT by the same recipe.
+        xtr: Analysis of the model trained with f_XTR.
+        colbert: Analysis of the model trained with f_ColBERT by the same recipe.
     """
     yield from _imputation(xtr, colbert)
     yield from _against_colbert(xtr, colbert)
 
 
 def check_retrieval(xtr: TokenAnalysis, colbert: TokenAnalysis) -> Iterator[Claim]:
-    """Checks what it says of the tokens that are retrieved, to rank 100, and of more and fewer of them."""
+    """Checks what the paper says about the tokens retrieved up to rank 100, and about other values of k'."""
     yield from _retrieved_tokens(xtr, colbert)
     yield _histogram(xtr, colbert)
     yield from _k_prime(xtr, colbert)
@@ -133,7 +133,7 @@ def _against_colbert(xtr: TokenAnalysis, colbert: TokenAnalysis) -> Iterator[Cla
     yield Claim(
         "scoring costs a fraction of the operations (below a hundredth)",
         cost["ratio"] > 100,
-        f"{cost['colbert_flops']:.2e} against {cost['xtr_flops']:.2e} a query, 1/{cost['ratio']:,.0f}; "
+        f"{cost['colbert_flops']:.2e} against {cost['xtr_flops']:.2e} per query, 1/{cost['ratio']:,.0f}; "
         f"n={cost['query_tokens']:.1f}, m={cost['document_tokens']:.0f}, r={cost['retrieved_tokens']:.2f}",
     )
 
@@ -153,7 +153,7 @@ def _pairs(ours: np.ndarray, theirs: np.ndarray) -> str:
 
 
 def _share_near_top(analysis: TokenAnalysis) -> float:
-    """Of the tokens that were retrieved from documents that are not gold, as nearly all are."""
+    """Among the tokens retrieved from documents that are not gold, which are nearly all of them."""
     edges = np.array(analysis.histogram_edges)
     shares = np.array(analysis.other_density) * np.diff(edges)
     return float(shares[edges[:-1] >= NEAR_TOP - 1e-9].sum())

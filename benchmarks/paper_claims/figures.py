@@ -1,4 +1,4 @@
-"""The pictures of the paper's analysis, for two models side by side. Colours tell apart in grey, too."""
+"""The figures of the paper's analysis, for two models side by side, in colours that differ in grey, too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STYLES = {"xtr": {"color": "#d1495b"}, "colbert": {"color": "#2e86ab", "linesty
 
 
 def draw(analyses: Mapping[str, Mapping[str, TokenAnalysis]], path: Path) -> None:
-    """Draws one row a dataset: gold tokens, identical tokens, similarities, MRR@10 against k'.
+    """Draws one row per dataset: gold tokens, identical tokens, similarities, MRR@10 against k'.
 
     Args:
         analyses: By dataset, then by model (`xtr`, `colbert`).

@@ -1,4 +1,4 @@
-"""The paper's appendix on batch size, k_train and k': six short runs of `train_grid.sh`, measured alike.
+"""The paper's appendix on batch size, k_train and k': six short runs of `train_grid.sh`.
 
 Knows the claims and their table; `run.py` encodes and searches.
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from claims import Claim
 
-#: MRR@10 that counts as the same, so that noise decides nothing.
+#: Differences in MRR@10 up to this are noise and count as equal.
 _SAME = 0.005
 
 #: MRR@10 by k', by (batch size, k_train).
@@ -30,10 +30,10 @@ def grid_runs(folder: Path) -> dict[tuple[int, int], Path]:
 
 
 def check_grid(grid: Grid) -> Iterator[Claim]:
-    """Checks what the appendix says of the grid.
+    """Checks what the appendix says about the grid.
 
     Args:
-        grid: With at least two batch sizes and two values of k_train.
+        grid: At least two batch sizes and two values of k_train.
     """
     batches = sorted({batch for batch, _ in grid})
     k_trains = sorted({k_train for _, k_train in grid})
@@ -66,7 +66,7 @@ def check_grid(grid: Grid) -> Iterator[Claim]:
 
 
 def grid_table(grid: Grid) -> list[str]:
-    """The grid in Markdown, a row a run."""
+    """The grid in Markdown, one row per run."""
     k_primes = sorted(next(iter(grid.values())))
     heads = [f"k'={k_prime}" for k_prime in k_primes]
     lines = [f"| batch | k_train | {' | '.join(heads)} |", f"|---:|---:|{'---:|' * len(heads)}"]

@@ -1,11 +1,10 @@
 """`make claims`: the paper's claims on real data, with PASS or FAIL for each.
 
-Two models by one recipe, one trained with f_XTR and one with f_ColBERT (benchmarks/study trains them), are
-searched exactly on test sets that decided nothing in training, and so is a grid of shorter runs
-(`train_grid.sh`) where it is there. Test sets are small: so that retrieving means as much as in the paper,
-whatever depends on k' is checked with the share of all tokens that its k' is of MS MARCO, and with our
-default besides. Prints the tables, writes `claims.md` and `claims.svg` beside this file, and ends with one
-RESULT line. What fails is reported as failing.
+Two models of the same recipe, one trained with f_XTR and one with f_ColBERT (benchmarks/study trains them),
+are searched exactly on test sets that no choice was based on, and so is a grid of shorter runs
+(`train_grid.sh`) if it exists. Test sets are small, so whatever depends on k' is checked at two values: the
+same share of all tokens as the paper's k' on MS MARCO, and our default. Prints the tables, writes `claims.md`
+and `claims.svg` next to this file, and ends with one RESULT line. What fails is reported as failing.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ MODELS = ("xtr", "colbert")
 LABELS = {"xtr": "f_XTR", "colbert": "f_ColBERT"}
 TEST_SETS = ("squad_dev_en", "scifact_en")
 K_PRIME = 1_000
-#: The paper's k' over the tokens of MS MARCO: 8.8 million passages of 55 tokens, as it counts them.
+#: The paper's k' divided by the tokens of MS MARCO: 8.8 million passages of 55 tokens, as in the paper.
 PAPERS_SHARE = 40_000 / (8_800_000 * 55)
 
-#: Of each test set and model: at the paper's share of its tokens, and at `K_PRIME`.
+#: For each test set and model: at the paper's share of its tokens, and at `K_PRIME`.
 Analyses = Mapping[str, Mapping[str, tuple[TokenAnalysis, TokenAnalysis]]]
 
 
@@ -43,7 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", type=Path, default=STUDY, help="with xtr/encoder, colbert/encoder")
     parser.add_argument("--data", type=Path, default=STUDY / "data" / "test", help="folder of the test sets")
-    parser.add_argument("--queries", type=int, default=500, help="of each test set, at most; 0 for all")
+    parser.add_argument("--queries", type=int, default=500, help="maximum number per test set; 0 for all")
     arguments = parser.parse_args()
     missing = [name for name in MODELS if not (arguments.models / name / "encoder").is_dir()]
     if missing:

@@ -3,8 +3,8 @@
 #
 #   benchmarks/paper_claims/train_grid.sh [STEPS]     # of each run, 400 if not given
 #
-# Each goes on from the start that the study's arms share (benchmarks/study/run.sh makes it), by the recipe of
-# its f_XTR arm. Stopped and called again, it continues.
+# Each run continues from the start that the study's arms share (benchmarks/study/run.sh makes it), by the recipe
+# of its f_XTR arm. If it was stopped, the same command continues.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

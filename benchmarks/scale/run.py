@@ -1,9 +1,9 @@
 """`make bench-scale`: an index in four partitions, from its build by two workers to a killed server.
 
-Clustered synthetic tokens (benchmarks/index/workload.py) with the shipped encoder in front; every server is a
-process of its own on this machine, so that the aggregator's latency is that of five processes on its cores.
-The single index that answers are compared with has the same leaves and codes. The default, 2 million tokens,
-takes four minutes on two cores; `--small` takes fewer tokens, `--millions 20` is the full size.
+Clustered synthetic tokens (benchmarks/index/workload.py) with the shipped encoder. Every server is a separate
+process on this machine, so the aggregator's latency is that of five processes on the same cores. Answers are
+compared with those of a single index with the same leaves and codes. The default, 2 million tokens, takes
+four minutes on two cores; `--small` uses fewer tokens, and `--millions 20` is the full size.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def _built(folder: Path) -> dict[str, float]:
-    """What the build measured; it is kept, since it is the same for every later run."""
+    """Returns the measurements of the build, which is kept for later runs."""
     measured = folder / "build.json"
     if not measured.is_file():
         shutil.rmtree(folder / "index", ignore_errors=True)
@@ -128,7 +128,7 @@ def _serving(collection: Path, single: Path) -> Iterator[tuple[list[Server], str
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """What a server found, and how fast: ids by query, and the median of the seconds."""
+    """Returns what a server found, and how fast: ids by query, and the median of the seconds."""
 
     documents: list[list[str]]
     p50: float
@@ -147,7 +147,7 @@ def _ask(target: str, queries: list[str]) -> Answers:
 
 
 def _promote(collection: Path, target: str, queries: list[str]) -> tuple[int, int]:
-    """Publishes the next version while queries are asked; how many failed, and how many mixed versions."""
+    """Publishes the next version during queries; counts those that failed or mixed versions."""
     versions: list[tuple[int, ...]] = []
     failures: list[str] = []
     moved = threading.Event()
@@ -169,7 +169,7 @@ def _promote(collection: Path, target: str, queries: list[str]) -> tuple[int, in
     after = before.version + 1
     for entry in before.partitions:
         base = collection / entry.path
-        # Servers pass over names that are no numbers.
+        # Servers ignore names that are not numbers.
         shutil.copytree(base / str(before.version), base / f".{after}", copy_function=os.link)
         (base / f".{after}").rename(base / str(after))
     entries = tuple(dataclasses.replace(entry, version=after) for entry in before.partitions)
@@ -185,7 +185,7 @@ def _promote(collection: Path, target: str, queries: list[str]) -> tuple[int, in
 
 
 def _kill_one(collection: Path, servers: list[Server], target: str, query: str) -> bool:
-    """Whether a killed server is missed, told of, and asked again when it is back."""
+    """Checks that a killed server is noticed, reported, and asked again when it is back."""
     last = servers[-1]
     last.process.kill()
     last.process.wait()
@@ -210,9 +210,9 @@ def _kill_one(collection: Path, servers: list[Server], target: str, query: str) 
 
 
 def _bytes_per_token(collection: Path, single: Path) -> float:
-    """What a token takes in memory, by what the gate saw processes grow by when they loaded the models.
+    """Bytes of memory per token, from the growth of the gate's processes when they loaded the models.
 
-    Four partitions and one model have the same tokens; what is fixed, such as the encoder, 4 times and once.
+    Four partitions and one model have the same tokens, but fixed parts such as the encoder 4 times and once.
     """
     known = read_collection(collection / "collection.json")
     folders = [collection / entry.path / str(entry.version) for entry in known.partitions]

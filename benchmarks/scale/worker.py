@@ -1,4 +1,4 @@
-"""The steps of `make bench-scale` that are measured in processes of their own; each prints a line of JSON."""
+"""The steps of `make bench-scale` that are measured in separate processes; each prints a line of JSON."""
 
 from __future__ import annotations
 

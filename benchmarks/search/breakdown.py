@@ -1,12 +1,12 @@
-"""Where the time of one query goes, part by part, and the limit that the machine sets to it.
+"""Where the time of one query goes, part by part, and how fast the machine could be at best.
 
 One SavedModel has a signature for every prefix of a query: the call only, the call with tokenizing, and so on
-to the strings of the best documents. A part is what its prefix takes longer than the one before, so that the
-parts add up to the whole query. Prefixes take turns, query by query, so that a slow moment of the machine
-falls on all of them.
+up to the strings of the best documents. The time of a part is the difference between its prefix and the one
+before, so that the parts add up to the whole query. Prefixes take turns, query by query, so that a slow
+moment of the machine affects all of them.
 
-The limit is a bare scan of as many 4-bit codes as the query's tokens look at, by FAISS' fast scan over one
-list that fits into the cache, for the best code only: no centres, no selection, no documents.
+The limit is the time of FAISS' fast scan over as many 4-bit codes as the query's tokens look at, in one list
+that fits into the cache, for the best code only: no centres, no selection, no documents.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ENCODER = REPOSITORY / "models" / "mxtr_tiny"
 TOKENS = (8, 16, 32)
 K_PRIMES = (300, 1_000, 4_000, 40_000)
 TOP_K = 10
-#: Prefixes in order, by what the last part of each is called.
+#: Prefixes in order, by the name of their last part.
 PARTS = (
     "call",
     "tokenizing",
@@ -42,7 +42,7 @@ PARTS = (
 )
 #: The parts that `search` over vectors consists of, which is compared with the limit.
 SEARCH = PARTS[PARTS.index("centres") : PARTS.index("strings")]
-#: Query tokens and k' that `limit_ratio` is of.
+#: Query tokens and k' of `limit_ratio`.
 JUDGED = (16, 1_000)
 HEADER = (
     f"{'tokens':>6} {'kprime':>6} {'leaves':>6} "
@@ -71,7 +71,7 @@ def export(index_folder: Path, out: Path) -> None:
     module.owners = tf.Variable(index.document_of_token, trainable=False)
     module.ids = tf.Variable([f"document-{i}" for i in range(index.num_documents)], trainable=False)
     module.tokenizer = tokenizer
-    # As in the product: while a Keras object is saved it swaps its variables, which loaders do not find.
+    # As in the product: a Keras object swaps its variables while it is saved, and loaders do not find them.
     module.weights = [variable.value for variable in encoder.variables]
     encode = encoder.inference
 
@@ -79,7 +79,7 @@ def export(index_folder: Path, out: Path) -> None:
         return tokenizer.ragged(query, tokenizer.config.query_length).to_tensor(tokenizer.pad_id)
 
     def searched(query: tf.Tensor, vectors: tf.Tensor, k_prime: Any, leaves: Any) -> Any:
-        # The encoder is not the one of the vectors: its result only has to be waited for. A control
+        # The vectors are not from this encoder; its result only has to be waited for. A control
         # dependency on it would be optimised away.
         encoded = encode(tokenized(query))[0]
         factor = tf.where(tf.reduce_any(tf.math.is_nan(encoded)), np.float32(np.nan), 1.0)
@@ -167,7 +167,7 @@ def scan_nanoseconds(rows: int, dim: int, threads: int, clock: Clock) -> float:
 
 
 class Leaves:
-    """The leaves of an index: how many a query looks into, and how many codes are in them.
+    """The leaves of an index: how many a query searches, and how many codes they contain.
 
     Args:
         folder: The index.
@@ -182,7 +182,7 @@ class Leaves:
         self._sizes = np.bincount(np.asarray(index.array("cells")), minlength=len(self._centres))
 
     def by_rule(self, k_prime: int) -> int:
-        """Leaves that the index's own rule takes for a k'."""
+        """The number of leaves that the index searches by default for a k'."""
         from xtr_tf.index.rules import SEARCHED_SHARE, TOKENS_PER_K_PRIME
 
         leaves = len(self._centres)
@@ -197,7 +197,7 @@ class Leaves:
 
 
 def query_of(session: Any, vectors: np.ndarray) -> str:
-    """A text of as many tokens as there are vectors."""
+    """Returns a text with as many tokens as there are vectors."""
     tokens = len(vectors)
     others = {"vectors": vectors, "k_prime": np.int32(1), "leaves": np.int32(1)}
     for words in range(1, tokens + 1):
@@ -245,7 +245,7 @@ def main() -> None:
     parser.add_argument("--index", type=Path, required=True, help="folder of an index of kind scann")
     parser.add_argument("--vectors", type=Path, required=True, help="folder with queries.npz")
     parser.add_argument(
-        "--model", type=Path, required=True, help="the SavedModel, written if it is not there"
+        "--model", type=Path, required=True, help="the SavedModel, written if it does not exist"
     )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=40)
@@ -253,7 +253,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if not arguments.model.is_dir():
         export(arguments.index, arguments.model)
-        # What follows is measured as it is served, in a process without Python TensorFlow.
+        # The rest is measured as in a server, in a process without Python TensorFlow.
         os.execv(sys.executable, [sys.executable, "-W", "ignore", *sys.argv])
     os.sched_setaffinity(0, range(arguments.threads))
     report(arguments)

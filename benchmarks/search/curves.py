@@ -1,4 +1,4 @@
-"""Curves of latency against overlap, and how they are compared: at equal or better overlap."""
+"""Curves of latency against overlap, compared at equal or better overlap."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def reciprocal_rank(found: Sequence[Sequence[int]], gold: Sequence[set[int]]) ->
 
 
 def median_of_rounds(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One record a setting, with the median of every measurement over the rounds."""
+    """One record per setting, with the median of every measurement over the rounds."""
     settings: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for record in records:
         key = tuple(record[name] for name in ("engine", "threads", "setting"))
@@ -48,7 +48,7 @@ def median_of_rounds(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def frontier(points: Sequence[Point]) -> list[Point]:
-    """The points that no other beats in both respects, by rising overlap and latency."""
+    """The points that no other point beats in both respects, by increasing overlap and latency."""
     best: list[Point] = []
     for point in sorted(points, key=lambda point: (point.milliseconds, -point.overlap)):
         if not best or point.overlap > best[-1].overlap:
@@ -59,8 +59,8 @@ def frontier(points: Sequence[Point]) -> list[Point]:
 def milliseconds_at(points: Sequence[Point], wanted: float) -> float | None:
     """Latency of a curve at an overlap, interpolated between the settings around it.
 
-    Below its lowest setting a curve is as fast as that setting: no engine is credited with
-    speed it was not seen to have. Above its highest it has no value.
+    Below its lowest setting a curve is as fast as that setting, so that no engine gets credit for a
+    speed that was not measured. Above its highest it has no value.
     """
     curve = frontier(points)
     if not curve or wanted > curve[-1].overlap:
@@ -83,13 +83,13 @@ def ratios(ours: Sequence[Point], theirs: Sequence[Point]) -> list[tuple[float, 
 
 
 def worst_ratio(ours: Sequence[Point], theirs: Sequence[Point], least_overlap: float = 0.0) -> float:
-    """The least of `ratios` from an overlap on; NaN if there is none."""
+    """The smallest of `ratios` from an overlap on; NaN if there is none."""
     found = [ratio for reached, ratio in ratios(ours, theirs) if reached >= least_overlap]
     return min(found, default=float("nan"))
 
 
 def points_of(records: Sequence[dict[str, Any]], yardstick: str, threads: int, *engines: str) -> list[Point]:
-    """The points of some engines by one yardstick (`overlap_xtr` or `overlap_colbert`)."""
+    """The points of some engines by one measure (`overlap_xtr` or `overlap_colbert`)."""
     return [
         Point(record[yardstick], record["p50_ms"])
         for record in records

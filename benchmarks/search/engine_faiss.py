@@ -42,14 +42,14 @@ def build(tokens: TokenSet, folder: Path) -> None:
 def score(
     ids: np.ndarray, scores: np.ndarray, document_of_token: np.ndarray, num_documents: int
 ) -> np.ndarray:
-    """f_XTR' over hits sorted by falling score; a row is short where an id is negative."""
+    """f_XTR' over hits sorted by decreasing score; negative ids fill up a short row."""
     rows = len(ids)
     scores = np.where(ids >= 0, scores, np.inf)
     missing = scores.min(axis=1)
     best = np.full(rows * num_documents, -np.inf, np.float32)
     cells = document_of_token[ids] + (np.arange(rows) * num_documents)[:, np.newaxis]
     kept = ids >= 0
-    # Of several values for one cell NumPy keeps the last, here the highest.
+    # If several values go to one cell, NumPy keeps the last, here the highest.
     best[cells[kept][::-1]] = scores[kept][::-1]
     best = best.reshape(rows, num_documents)
     retrieved = best > -np.inf

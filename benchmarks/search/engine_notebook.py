@@ -35,7 +35,7 @@ def build(tokens: TokenSet, folder: Path) -> None:
 
 
 def score(ids: np.ndarray, scores: np.ndarray, document_of_token: np.ndarray) -> list[int]:
-    """f_XTR' with a dictionary of documents; a row ends where its leaves had no more tokens."""
+    """f_XTR' with a dictionary of documents; a row ends when its leaves have no more tokens."""
     missing: list[float] = []
     documents: dict[int, dict[int, float]] = {}
     for row, (row_ids, row_scores) in enumerate(zip(ids, scores, strict=True)):

@@ -11,7 +11,7 @@ import torch
 from fast_plaid.search import FastPlaid
 from token_set import TOP_K, TokenSet, built, engine_main, measure, report, resident_bytes
 
-# (cells a query token, documents scored in full); 8 and 4,096 are its own.
+# (cells per query token, documents scored in full); 8 and 4,096 are its defaults.
 SETTINGS = ((8, 4_096), (1, 256), (2, 512), (4, 1_024), (8, 1_024), (16, 4_096), (32, 8_192))
 
 

@@ -11,7 +11,7 @@ import torch
 from token_set import TOP_K, TokenSet, built, engine_main, measure, report, resident_bytes
 from xtr_warp.search import XTRWarp
 
-# Its own choice first, then wider and wider searches.
+# Its default first, then wider and wider searches.
 SETTINGS: tuple[dict[str, float], ...] = (
     {},
     {"nprobe": 4},

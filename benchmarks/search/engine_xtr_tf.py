@@ -1,4 +1,4 @@
-"""xtr-tf: assembled ScaNN and core ops, each a SavedModel run by TensorFlow's C library."""
+"""xtr-tf: `scann` and `core` indexes, each a SavedModel run by TensorFlow's C library."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def build(tokens: TokenSet, folder: Path) -> None:
 
 
 def export_again(folder: Path, indexes: Path) -> None:
-    """Exports indexes that `build` has written, by the code of this process."""
+    """Exports indexes that `build` has written, with the code of this process."""
     from xtr_tf.index.folder import TokenIndex
 
     for name in LEAVES:
@@ -118,7 +118,7 @@ def _export(index, folder: Path) -> None:  # type: ignore[no-untyped-def]
 
 
 def run(tokens: TokenSet, folder: Path, threads: int) -> None:
-    # A process each: memory that one model frees would hide what the next one takes.
+    # One process each: memory that one model frees would hide what the next one takes.
     for name in LEAVES:
         process = get_context("spawn").Process(target=_run_model, args=(name, tokens, folder, threads))
         process.start()
@@ -169,7 +169,7 @@ def _measure_rescoring(session, leaves, candidates, tokens, threads, details):  
         return session.run("rescore", {"vectors": vectors, **request})["ordinals"][0]
 
     measured = {**measure(search, tokens.queries), "scoring_share": float("nan"), **details}
-    # No k': what is ranked by f_ColBERT is compared with f_ColBERT alone.
+    # No k': a ranking by f_ColBERT is compared with f_ColBERT only.
     report("xtr-tf rescored", f"{leaves} leaves, {candidates} rescored", threads, 0, measured)
 
 

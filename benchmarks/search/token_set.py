@@ -1,4 +1,4 @@
-"""The token vectors that every engine indexes, and how each is timed. Needs NumPy alone."""
+"""The token vectors that every engine indexes, and how each is measured. Needs only NumPy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TokenSet:
     Attributes:
         vectors: `[tokens, dim]` float16, mapped from the file.
         document_of_token: `[tokens]` int32, documents numbered from 0 without gaps.
-        queries: One `[pieces, dim]` float32 array a query.
+        queries: One `[pieces, dim]` float32 array per query.
         gold: Relevant documents of each query.
     """
 
@@ -47,7 +47,7 @@ class TokenSet:
         self.gold = [{ordinal[d] for d in own if d in ordinal} for own in about["gold"][::every][:queries]]
 
     def documents(self) -> list[np.ndarray]:
-        """One `[tokens, dim]` float32 array a document."""
+        """One `[tokens, dim]` float32 array per document."""
         return [self.vectors[a:b].astype(np.float32) for a, b in itertools.pairwise(self.offsets)]
 
 
@@ -60,8 +60,8 @@ def engine_main(description: str | None, build: Build, run: Run) -> None:
 
     Args:
         description: Shown by `--help`.
-        build: Given the tokens and the index's folder.
-        run: Given the tokens, the index's folder and the threads.
+        build: Called with the tokens and the index's folder.
+        run: Called with the tokens, the index's folder and the number of threads.
     """
     arguments = _arguments(description)
     tokens = TokenSet(arguments.vectors, arguments.tokens, arguments.queries)
@@ -86,13 +86,13 @@ def _arguments(description: str | None) -> argparse.Namespace:
 
 
 def built(index: Path, seconds: float) -> None:
-    """Notes how long an index took and how large it is."""
+    """Records how long an index took and how large it is."""
     size = sum(path.stat().st_size for path in index.rglob("*") if path.is_file())
     (index / "built.json").write_text(json.dumps({"build_seconds": seconds, "disk_bytes": size}))
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process, without files that are merely mapped."""
+    """Resident memory of this process, without mapped files."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("RssAnon"):
             return int(line.split()[1]) * 1024
@@ -103,7 +103,7 @@ def measure(search: Callable[[np.ndarray], Sequence[int]], queries: Sequence[np.
     """Times queries one at a time.
 
     Args:
-        search: From a query's vectors to the ordinals of its best documents.
+        search: Returns the ordinals of the best documents for a query's vectors.
         queries: The queries.
 
     Returns:

@@ -14,7 +14,8 @@ _BLOCK = 131_072
 def yardstick(k_prime: int | None) -> int | None:
     """The k' of the exact answers that a setting is compared with.
 
-    A search with a smaller k' is a faster and rougher one of the smallest, and lies on the same curve.
+    A search with a smaller k' than any of them counts as a faster and rougher point on the curve of the
+    smallest.
     """
     if k_prime and k_prime < K_PRIMES[0]:
         return K_PRIMES[0]

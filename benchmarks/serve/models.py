@@ -70,7 +70,7 @@ def build_indexes(work: Path, documents: list[Document]) -> None:
 
 
 def save_marked_versions(retriever: Retriever, base: Path) -> None:
-    """Writes versions that say by their documents' ids which of them answered."""
+    """Writes versions whose document ids show which version answered."""
     signatures = {"serving_default": build_signatures(retriever)["serving_default"]}
     plain = retriever.documents.ids.numpy()
     warm_up = ReferenceCase("serving_default", {"query": np.array([b"highest mountain"], object)}, {})

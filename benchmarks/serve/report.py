@@ -10,7 +10,7 @@ class Report:
     """Prints lines and keeps them; the file of an earlier run stays until this one is complete.
 
     Args:
-        file: Where to.
+        file: The file to write.
     """
 
     def __init__(self, file: Path) -> None:
@@ -18,12 +18,12 @@ class Report:
         self._lines: list[str] = []
 
     def say(self, line: str) -> None:
-        """Prints a line that belongs to the report."""
+        """Prints a line and adds it to the report."""
         print(line, flush=True)
         self._lines.append(line)
 
     def show_progress(self, line: str) -> None:
-        """Prints a line for those who wait."""
+        """Prints a line about the progress, which is not part of the report."""
         print(line, flush=True)
 
     def __enter__(self) -> Report:

@@ -34,12 +34,14 @@ ROOT = HERE.parents[1]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path(".bench/serve"))
-    parser.add_argument("--rounds", type=int, default=20, help="blocks of 50 requests a way of calling")
-    parser.add_argument("--requests", type=int, default=3000, help="requests a load")
+    parser.add_argument("--rounds", type=int, default=20, help="blocks of 50 requests per way of calling")
+    parser.add_argument("--requests", type=int, default=3000, help="requests per load")
     parser.add_argument("--soak", type=int, default=100_000, help="requests of the soak")
     parser.add_argument("--soak-minutes", type=float, default=30, help="when to give up on the soak")
     parser.add_argument("--against", metavar="COMMIT", help="also measure the server of an earlier commit")
-    parser.add_argument("--only", choices=("all", "against", "swaps"), default="all", help="a part of it")
+    parser.add_argument(
+        "--only", choices=("all", "against", "swaps"), default="all", help="run only one part"
+    )
     options = parser.parse_args()
     make_models(options.folder)
     with Report(options.folder / "report.txt") as report:
@@ -83,7 +85,7 @@ def measure(options: argparse.Namespace, report: Report) -> None:
 
 
 def make_models(folder: Path) -> None:
-    """Exports the models unless they are there, made by the code as it is."""
+    """Exports the models, unless the current code has already done so."""
     sources = [HERE / "models.py", *sorted((ROOT / "xtr_tf").rglob("*.py"))]
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     stamp = folder / "models.sha256"
@@ -103,7 +105,7 @@ def processor() -> str:
 
 
 def measure_start(base: Path, report: Report) -> float:
-    """Seconds from the start of the process to the first answer, with the client already there."""
+    """Seconds from the start of the process to the first answer, with a client that is already running."""
     times = []
     for _ in range(5):
         start = time.perf_counter()
@@ -119,7 +121,7 @@ def measure_start(base: Path, report: Report) -> float:
 
 
 def measure_command(base: Path, report: Report) -> float:
-    """Seconds that `xtr-tf query` takes as a whole."""
+    """Seconds that the whole command `xtr-tf query` takes."""
     times = []
     with serving(base) as server:
         for _ in range(7):
@@ -159,7 +161,7 @@ def measure_loads(options: argparse.Namespace, base: Path, report: Report) -> No
 
 
 def measure_batching(options: argparse.Namespace, base: Path, report: Report) -> float:
-    """Queries a second at concurrency 16, with batches over without, by turns."""
+    """Queries per second at concurrency 16 with batches, divided by those without, in turns."""
     bare = client("load.py", "batches", base / "1", 5)
     report.say(
         f"{base.name:8} in-process, batches of 8 and 16 over single queries: "

@@ -31,7 +31,7 @@ class Server:
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
     def processor_seconds(self) -> float:
-        """Processor time used so far, which other work on the machine lengthens less than the clock's."""
+        """Processor time used so far, which depends less on other work on the machine than wall time."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -45,11 +45,11 @@ def serving(base: Path, *flags: str, tree: Path | None = None) -> Iterator[Serve
 
 @contextmanager
 def started(*flags: str, tree: Path | None = None) -> Iterator[Server]:
-    """Runs a server until the end of the block; its models have been tried when the block begins.
+    """Runs a server until the end of the block; its models have answered when the block begins.
 
     Args:
-        flags: Of `xtr-tf serve`.
-        tree: Whose code to run, this one's by default.
+        flags: Flags of `xtr-tf serve`.
+        tree: The folder of the code to run; this one's by default.
     """
     command = [COMMAND, "serve", "--port", "0", "--rest-port", "0", *flags]
     environment = {**os.environ, "PYTHONPATH": str(tree or HERE.parents[1])}

@@ -68,7 +68,7 @@ class _Watch:
     ) -> None:
         self._folder, self._base, self._server, self._report = folder, base, server, report
         self._swaps = {requests // 4: 2, requests // 2: 3, 3 * requests // 4: 4}
-        # Half-way between the first swap and the second, the first is over.
+        # Halfway between the first two swaps, the first is over.
         self._first_swap_over = 3 * requests // 8
         self._requests = requests
         self._began, self._deadline = time.monotonic(), deadline

@@ -18,7 +18,7 @@ from load import queries
 from serving.client import AsyncClient, ClientError
 from serving.client.base import PREDICT
 
-# What is wrong with a malformed request, by turns.
+# The mistakes of malformed requests, used in turn.
 MALFORMED = (b"\xff" * 40, b"", b"\x0a\x03\x0a\x01x", b"\x12\x04\x0a\x02\x08\x01")
 PROGRESS = 500
 
@@ -55,7 +55,7 @@ class Soak:
         self.answered += 1
         [version] = result.versions
         self.versions.add(version)
-        # The documents of each version say in their ids whose they are.
+        # The ids of documents name their version.
         if not all(document.id.startswith(f"{version}/") for document in result.documents):
             self.mixed += 1
 
@@ -70,7 +70,7 @@ class Soak:
 
 async def main() -> None:
     target, requests, concurrency = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    # Nothing is asked twice: what a swap would lose counts as failed.
+    # Nothing is retried: a request that a swap loses counts as failed.
     async with AsyncClient(target, timeout=60, attempts=1) as client:
         soak = Soak(client, requests)
         await asyncio.gather(*(soak.work() for _ in range(concurrency)))

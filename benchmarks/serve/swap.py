@@ -2,7 +2,7 @@
 
     python swap.py TARGET
 
-asks at concurrency 4 until a line comes, and prints when each answer was asked for and how long it took.
+sends queries at concurrency 4 until it reads a line, and prints when each was sent and how long it took.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def measure_swaps(model: Path, folder: Path, report: Report, tree: Path | None =
 
     Args:
         model: A version with the warm-up requests of an export.
-        folder: Where to serve copies of it from.
-        report: Told of every swap.
-        tree: Whose server, this one's by default.
+        folder: The folder to serve copies of it from.
+        report: The report to which every swap is added.
+        tree: The folder of the server's code; this one's by default.
     """
     base = folder / "swaps"
     shutil.rmtree(base, ignore_errors=True)

@@ -3,9 +3,9 @@
     .venv/bin/python benchmarks/study/curves.py            # what is new; the rest is remembered
     .venv/bin/python benchmarks/study/curves.py --full     # last checkpoints, whole test sets
 
-Every kept checkpoint is searched exactly, under f_XTR' and under f_ColBERT. So that dozens of
-checkpoints can be, queries are a sample, and so is the corpus: every document judged for them and
-others at random. Measurements go to .bench/study/curves.jsonl, tables and a picture beside this file.
+Every kept checkpoint is searched exactly, under f_XTR' and under f_ColBERT. There are dozens of them, so
+queries and corpus are samples: every document judged for these queries, and others at random. Measurements
+go to .bench/study/curves.jsonl, tables and a picture next to this file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from xtr_tf.training.train import initial_encoder
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 STUDY = REPOSITORY / ".bench" / "study"
-# fairytaleqa is the set that choices were made on; the other two decided nothing.
+# Choices were made on fairytaleqa; no choice was based on the other two.
 TEST_SETS = ("squad_dev_en", "scifact_en", "fairytaleqa_en")
 K_PRIME = 1_000
 QUERIES, DOCUMENTS = 200, 1_000

@@ -1,4 +1,4 @@
-"""Tables and pictures of the study's measurements. Knows no models."""
+"""Tables and pictures of the study's measurements. Knows nothing about models."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def write_report(records: Records, path: Path) -> None:
 
 
 def table(records: Records) -> str:
-    """One table a test set, one row a checkpoint; the arms go on from the last shared step."""
+    """One table per test set, one row per checkpoint; the arms continue from the last shared step."""
     lines = []
     for name in dict.fromkeys(record["set"] for record in records):
         own = [record for record in records if record["set"] == name]
@@ -68,7 +68,7 @@ def crossings(records: Records, column: str, name: str) -> list[int]:
 
 
 def plot(records: Records, path: Path) -> None:
-    """One row a test set, one panel a measurement; transparent, so that any page shows through."""
+    """One row per test set, one panel per measurement, with a transparent background."""
     names = list(dict.fromkeys(record["set"] for record in records))
     shared = max((record["step"] for record in records if record["arm"] == "warm"), default=0)
     style = {"text.color": _GREY, "axes.labelcolor": _GREY, "xtick.color": _GREY, "ytick.color": _GREY}

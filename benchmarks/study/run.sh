@@ -3,9 +3,9 @@
 #
 #   benchmarks/study/run.sh [STEPS]     # of each arm, 3000 if not given; more than before continues them
 #
-# Runs in the background at the lowest priority (STUDY_NICE=0 gives it an equal share), one core an arm. Logs
+# Runs in the background at the lowest priority (STUDY_NICE=0 gives it an equal share), one core per arm. Logs
 # and checkpoints are under .bench/study. Stop it with `kill -TERM -- -GROUP`: checkpoints are written, and the
-# same command goes on.
+# same command continues.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -19,7 +19,7 @@ study() {
   mkdir -p "$STUDY"
   [ -d "$STUDY/data/train" ] || "$DATA/unpack.sh" "$STUDY/data"
   if [ ! -e "$STUDY/vocabulary.model" ]; then
-    # A sixth of the texts is plenty for 16,000 pieces.
+    # A sixth of the texts is enough for 16,000 pieces.
     awk 'FNR % 6 == 0' "$STUDY"/data/train/*_en.jsonl >"$STUDY/vocabulary_texts.jsonl"
     .venv/bin/xtr-tf tokenizer train "$STUDY/vocabulary_texts.jsonl" \
       --vocabulary-size 16000 --out "$STUDY/vocabulary.model"
@@ -34,7 +34,7 @@ study() {
 
 if [ "${STUDY_INSIDE:-}" = 1 ]; then
   priority=${STUDY_NICE:-19}
-  # Where the kernel groups processes by session, it is the group's priority that counts.
+  # If the kernel groups processes by session, the priority of the group counts.
   [ ! -e /proc/self/autogroup ] || echo "$priority" >/proc/self/autogroup
   renice -n "$priority" $$ >/dev/null
   study

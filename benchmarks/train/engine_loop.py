@@ -24,9 +24,9 @@ def read_batches(path: str) -> Batches:
 
 
 def peak_mib() -> float:
-    """The most resident memory that this program has had.
+    """Returns the peak resident memory of this program.
 
-    `getrusage` would count what the parent had when it started this one.
+    `getrusage` would include the memory of the parent when it started this process.
     """
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
@@ -46,11 +46,11 @@ def serve(
     with the seconds of each update and the process's peak memory so far.
 
     Args:
-        imported_mib: The process's peak memory when all was imported and nothing made.
-        update: Trains on a batch, by number, and returns its loss.
-        loss: The loss of batch 0 without dropout.
-        batches: How many there are.
-        versions: What runs, for the report.
+        imported_mib: The process's peak memory after all imports, before anything else.
+        update: Trains on the batch with a number, and returns its loss.
+        loss: Returns the loss of batch 0 without dropout.
+        batches: Number of batches.
+        versions: The engine's versions, for the report.
     """
     print(json.dumps({"versions": versions, "imported_mib": imported_mib}), flush=True)
     for line in sys.stdin:

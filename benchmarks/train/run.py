@@ -1,13 +1,13 @@
-"""Updates per second and peak memory of our training step against the same step in torch.
+"""Updates per second and peak memory of our training step, compared with the same step in torch.
 
     make bench-train
     .venv/bin/python benchmarks/train/run.py --cpu-time    # one thread's CPU time, on a busy machine
 
-The step: encode 32 queries and their 32 passages with dropout, f_XTR with k_train 128 over the
-batch, its gradient, an update by Adafactor; for a tiny encoder (T5's vocabulary) and for
-mT5-small's shape (mT5's vocabulary). Each engine is a process of its own. They take turns round by
-round, so that other load on the machine hits both, and each round's ratio is of neighbours in
-time; the medians are reported. Ids are given: reading and tokenising are not measured.
+The step encodes 32 queries and their 32 passages with dropout, computes f_XTR with k_train 128 over the
+batch and its gradient, and updates the weights with Adafactor, for a tiny encoder (T5's vocabulary) and in
+mT5-small's shape (mT5's vocabulary). Each engine has its own process. They take turns round by round, so
+that other load on the machine affects both. Ratios are taken within a round, and their medians are
+reported. The engines get ids, so reading and tokenizing are not measured.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class Training(Engine):
 def main() -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--batches", type=int, default=4, help="updates a round")
+    parser.add_argument("--batches", type=int, default=4, help="updates per round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
-    parser.add_argument("--cpu-time", action="store_true", help="one thread each, timed by its CPU time")
+    parser.add_argument("--cpu-time", action="store_true", help="one thread each, measured by its CPU time")
     arguments = parser.parse_args()
 
     folder = REPOSITORY / ".bench" / "train"
@@ -81,11 +81,11 @@ def _print_setting(cpu_time: bool) -> None:
 
 
 def _compare(shape: Shape, folder: Path, arguments: argparse.Namespace) -> tuple[float, float]:
-    """Ratios of updates a second and of peak memory, ours to torch's."""
+    """Ratios of updates per second and of peak memory, ours divided by torch's."""
     weights, batches = folder / f"{shape.name}.safetensors", folder / f"{shape.name}.npz"
     source = write_batches(shape, batches, arguments.batches)
     shape.write_weights(weights)
-    print(f"{shape.name:10s} {source}; {arguments.batches} updates a round, {arguments.rounds} rounds")
+    print(f"{shape.name:10s} {source}; {arguments.batches} updates per round, {arguments.rounds} rounds")
     engines = _start_engines(shape, weights, batches, arguments.cpu_time)
     try:
         _check_agreement(engines)
@@ -134,7 +134,7 @@ def _start_engines(shape: Shape, weights: Path, batches: Path, cpu_time: bool) -
 
 
 def _check_agreement(engines: tuple[Training, Training]) -> None:
-    """A fast engine that computes something else would not count."""
+    """Checks that both engines compute the same loss."""
     losses = [engine.loss() for engine in engines]
     difference = abs(losses[0] - losses[1])
     print(f"agreement  loss before training {losses[0]:.4f}, difference {difference:.1e}")

@@ -1,7 +1,7 @@
 """What both engines train on: ids of real pairs of query and passage, and one set of weights. Runs in .venv.
 
-Pairs are those of squadshifts_new_wiki with the shape's own vocabulary where the measurement data
-are at hand; elsewhere ids are random, of lengths spread as theirs are.
+Pairs are those of squadshifts_new_wiki with the shape's own vocabulary if the measurement data are
+available. Otherwise ids are random, with lengths distributed like theirs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BATCH_SIZE = 32
 K_TRAIN = 128
 QUERY_LENGTH, DOCUMENT_LENGTH = 32, 128
 EOS_ID = 1
-# Both engines are given rows of a multiple of this many tokens.
+# Both engines get rows whose length is a multiple of this.
 _LENGTH_MULTIPLE = 16
 
 # Tokens of squadshifts_new_wiki's queries and passages in T5's vocabulary, at these percentiles.
@@ -87,7 +87,7 @@ def write_batches(shape: Shape, path: Path, count: int) -> str:
 
 
 def _tokenized_pairs(pairs: Path, vocabulary: Path) -> tuple[list[list[int]], list[list[int]]]:
-    """One question a passage, so that no batch holds the same passage twice."""
+    """One question per passage, so that no batch has the same passage twice."""
     from sentencepiece import SentencePieceProcessor
 
     processor = SentencePieceProcessor(model_file=str(vocabulary))

@@ -1,4 +1,4 @@
-"""Counts a program's operations and bytes by XLA's own cost analysis, which jaxlib gives to Python.
+"""Counts a program's operations and bytes with XLA's own cost analysis, which jaxlib offers to Python.
 
     python cost.py HLO_FILE
 

@@ -1,9 +1,9 @@
-"""One replica's training step at mxtr_base's shapes, as the program that XLA makes of it; nothing is run.
+"""One replica's training step at mxtr_base's shapes, as an XLA program that is not run.
 
     python program.py REPLICAS HLO_FILE
 
-Processors have no collectives under XLA. What other replicas would send has the size of what this one has, so
-that gathering is repeating it: the program computes what a replica computes, and exchanges nothing.
+CPUs have no collectives under XLA. Other replicas would send tensors of the same size as this one's, so
+gathering becomes repeating: the program computes what a replica computes, and exchanges nothing.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ def trace(config: RunConfig, replicas: int, one_block: bool = False, stage: str 
     """The HLO of a replica's update.
 
     Args:
-        config: Of `replica_config`.
-        replicas: Whose documents each query is compared with.
-        one_block: Whether all similarities are made at once. XLA counts what is in a loop once, however often
-            it runs, so that the costs of the program are those of its form without one.
-        stage: `hlo` as it comes from TensorFlow, `optimized_hlo` as it is compiled for this processor.
+        config: The result of `replica_config`.
+        replicas: Number of replicas whose documents each query is compared with.
+        one_block: Whether to compute all similarities at once. XLA counts the body of a loop once, however
+            often it runs, so the operations must be counted in the form without a loop.
+        stage: `hlo` as it comes from TensorFlow, `optimized_hlo` as it is compiled for this CPU.
 
     Returns:
         The program as text.
@@ -95,7 +95,7 @@ def _as_on_a_tpu(replicas: int, one_block: bool) -> Iterator[None]:
 
 
 def count_blocks(hlo: str, dim: int) -> int:
-    """How often the loop over blocks of similarities runs: it takes one of its stacked blocks each time."""
+    """Returns how often the loop over blocks of similarities runs: once per stacked block."""
     loops = [line for line in hlo.splitlines() if " while(" in line]
     stacked = {int(count) for line in loops for count in re.findall(rf"f32\[(\d+),\d+,{dim}\]", line)}
     if len(stacked) != 1:
@@ -104,7 +104,7 @@ def count_blocks(hlo: str, dim: int) -> int:
 
 
 def main() -> None:
-    """Writes a program whose costs can be counted, and prints the blocks of the one that would run."""
+    """Writes a program whose operations can be counted, and prints the blocks of the real one."""
     replicas, out = int(sys.argv[1]), Path(sys.argv[2])
     config = replica_config(replicas)
     out.write_text(trace(config, replicas, one_block=True))

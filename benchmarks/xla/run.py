@@ -1,10 +1,11 @@
-"""What a step of mxtr_base costs a TPU's replica, by XLA's own cost analysis of the whole program.
+"""What a step of mxtr_base costs on one replica of a TPU, by XLA's own cost analysis of the whole program.
 
     make bench-xla
 
-There is no TPU here: the step is made into XLA's program at mxtr_base's real shapes and sizes, its operations
-and bytes are counted, and nothing is timed. Bytes are those before fusion, more than any device moves. The
-time that a TPU would need is an estimate from its data sheet. `input_ratio` is `make bench-input`'s.
+This needs no TPU: the step is turned into an XLA program at mxtr_base's real shapes and sizes, its operations
+and bytes are counted, and nothing is timed. Bytes are counted before fusion and are more than any device
+moves. The time that a TPU would need is an estimate from its data sheet. `input_ratio` comes from `make
+bench-input`.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def _answer(command: list[str]) -> dict[str, Any]:
 
 
 def _cost_python() -> Path:
-    """The interpreter of an environment with jaxlib, made at first."""
+    """Returns the interpreter of an environment with jaxlib, which is made if necessary."""
     python = _COST_ENVIRONMENT / "bin" / "python"
     if not (_COST_ENVIRONMENT / _JAXLIB).is_file():
         print(f"installing {_JAXLIB} into {_COST_ENVIRONMENT.relative_to(REPOSITORY)}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """Answers prediction and model requests of all APIs.
 
 Only here does a request meet a model: its version is chosen, it is checked against the limits, and it runs.
-Knows nothing of protocols.
+Knows nothing about protocols.
 """
 
 from __future__ import annotations

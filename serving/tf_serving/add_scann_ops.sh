@@ -4,8 +4,8 @@
 #   add_scann_ops.sh SCANN SERVING
 #
 # SCANN is ScaNN's source (the directory with `scann/scann_ops`), SERVING TensorFlow Serving's.
-# Every edit is checked, and so is every external repository that ScaNN's BUILD files name: a source that
-# looks different from what is expected stops the build here and not hours later.
+# Every edit is checked, and so is every external repository that ScaNN's BUILD files name: an unexpected source
+# stops the build here and not hours later.
 set -euo pipefail
 
 scann=$1
@@ -16,10 +16,10 @@ servers=$serving/tensorflow_serving/model_servers/BUILD
 workspace=$serving/WORKSPACE
 target=@com_google_scann//scann/scann_ops/cc:scann_ops_static
 
-# What TensorFlow Serving's workspace has, by itself or from TensorFlow's.
+# Repositories in TensorFlow Serving's workspace, its own or TensorFlow's.
 provided="bazel_skylib bazel_tools com_google_absl com_google_googletest com_google_protobuf org_tensorflow platforms
   rules_cc rules_proto rules_python"
-# What is added below. A git commit is a hash of its content: Bazel gets that, or nothing.
+# Repositories that are added below. A git commit is a hash of its content, so Bazel gets exactly that.
 added="cnpy"
 cnpy_commit=57184ee0db37cac383fc29175950747a46a8b512 # the one that ScaNN's own workspace names
 
@@ -48,7 +48,7 @@ expect "$wrappers" '@local_config_tf//'
 expect "$servers" '^ *"@org_tensorflow_text//tensorflow_text:ops_lib",'
 expect "$workspace" '^workspace\('
 
-# Python's bindings are left out: of the ops, and whole packages of nothing else.
+# Leaves out Python's bindings: those of the ops, and packages that contain nothing else.
 while IFS= read -r file; do
   rm -- "$file"
 done < <(grep --recursive --files-with-matches --include BUILD.bazel '^pybind_extension(' "$scann/scann" || true)

@@ -180,7 +180,7 @@ def test_changed_content_is_found_by_its_hash(tmp_path):
     content[-1] ^= 1
     path.write_bytes(content)
     TokenIndex.open(tmp_path / "index")
-    with pytest.raises(InputError, match="not the one that was written"):
+    with pytest.raises(InputError, match="token index was changed"):
         index.verify()
 
 

@@ -30,7 +30,7 @@ def test_workers_that_are_killed_again_and_again_end_the_pipeline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("xtr_tf.vectors.beam_processes.ATTEMPTS", 2)
-    with pytest.raises(InputError, match="were killed 2 times, perhaps for want of memory"):
+    with pytest.raises(InputError, match="were killed 2 times, perhaps because memory ran out"):
         RUNNER(KilledTask(str(tmp_path), fatal=0, times=99), range(3))
     assert len(list(tmp_path.glob("killed-*"))) == 2
 

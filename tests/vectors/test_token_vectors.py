@@ -166,7 +166,7 @@ def test_inconsistent_arrays_are_refused(make_shard: MakeShard) -> None:
     arrays = make_shard("a", [[3], [2]])
     with pytest.raises(InputError, match="agree in their lengths"):
         ShardArrays(**{**vars(arrays), "pieces": arrays.pieces[:-1]})
-    with pytest.raises(InputError, match="documents' order"):
+    with pytest.raises(InputError, match="order of its documents"):
         ShardArrays(**{**vars(arrays), "documents": [*arrays.documents, arrays.documents[0]]})
 
 

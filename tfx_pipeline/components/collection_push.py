@@ -6,7 +6,7 @@
 
 A server does not answer with a partition of a version that no file names yet. If any step fails, all steps
 are undone. This works on every file system that TensorFlow supports. On a local one, every directory appears
-complete. This file knows nothing of TFX.
+complete. This file knows nothing about TFX.
 """
 
 from __future__ import annotations

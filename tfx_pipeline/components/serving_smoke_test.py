@@ -1,6 +1,6 @@
 """The smoke test of a model: a real server in its own process serves it, and a client sends gRPC requests.
 
-Decides whether `ServingValidator` blesses. Knows nothing of TFX. Problems are phrases. A model without
+Decides whether `ServingValidator` blesses. Knows nothing about TFX. Problems are phrases. A model without
 problems passed.
 """
 

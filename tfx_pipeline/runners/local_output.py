@@ -1,7 +1,7 @@
 """The terminal and the folder of a run: output goes to a log, and only one run uses the folder at a time.
 
 Python's loggers, `print`, and C++ output on the file descriptors all go to the log. The user sees only the
-console that `quiet` yields. Knows nothing of TFX.
+console that `quiet` yields. Knows nothing about TFX.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A small corpus with questions in four languages that the example does not have, as newcomers bring theirs.
+"""A small corpus with questions in four languages that the example does not have, like a new user's own data.
 
-Made from a table of rivers and mountains that nobody has heard of, so that no model knows them and no two
-documents answer the same question.
+Made from a table of invented rivers and mountains, so that no model knows them and no two documents answer
+the same question.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _KINDS: dict[str, dict[str, tuple[str, str]]] = {
 
 
 def documents() -> list[dict[str, Any]]:
-    """Every document: 2 kinds of 12 names in each language."""
+    """All documents: 2 kinds of 12 names in each language."""
     return [
         {
             "_id": f"{language}-{kind}-{name.lower()}",
@@ -83,7 +83,7 @@ def pairs() -> list[dict[str, Any]]:
 
 
 def harmless(count: int) -> list[dict[str, Any]]:
-    """Further documents that answer none of the questions."""
+    """More documents, which answer none of the questions."""
     texts = {
         "it": "Nel villaggio numero {n} si tiene ogni anno una festa del pane.",
         "ko": "{n}번 마을에서는 해마다 빵 축제가 열린다.",

@@ -1,7 +1,7 @@
-"""The first day of somebody who brings their own data: `make first-day`.
+"""The first day of a user with their own data: `make first-day`.
 
-From an empty folder to versions in production: a pipeline of their own, updates, a rollback, interruptions,
-bad input and full disks. Every step asserts what a person would see. The last line is
+From an empty folder to versions in production: their own pipeline, updates, a rollback, interruptions, bad
+input and full disks. Every step checks what the user would see. The last line is
 `RESULT first-day steps=… failed=… minutes=…`.
 """
 
@@ -38,7 +38,7 @@ steps: Steps = []
 
 
 def step(title: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
-    """Makes a function a step of the journey, in the order in which they stand here."""
+    """Makes a function a step of the journey; steps run in the order of this file."""
 
     def add(function: Callable[[], None]) -> Callable[[], None]:
         steps.append((title, function))
@@ -48,7 +48,7 @@ def step(title: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
 
 
 def run(*words: object, code: int = 0) -> str:
-    """Runs a command and returns all it said; another exit code than expected fails the step."""
+    """Runs a command and returns its output; an unexpected exit code fails the step."""
     ended = subprocess.run(
         [COMMAND, *map(str, words)], capture_output=True, text=True, check=False, cwd=FOLDER
     )
@@ -60,7 +60,7 @@ def run(*words: object, code: int = 0) -> str:
 
 
 def has(said: str, *wanted: str) -> None:
-    """Asserts that everything wanted was said."""
+    """Asserts that the output contains everything expected."""
     for words in wanted:
         assert words in said, f"{words!r} is not in:\n{said[-3000:]}"
 
@@ -71,7 +71,7 @@ def newest() -> int:
 
 
 def pipeline(dag: str = "full", code: int = 0, *more: str) -> str:
-    """Runs the pipeline and returns all it said."""
+    """Runs the pipeline and returns its output."""
     return run("pipeline", "run", "--config", CONFIG, "--dag", dag, *SMALL, *more, code=code)
 
 
@@ -196,7 +196,7 @@ def _() -> None:
 
 
 def children_of(parent: int) -> list[str]:
-    """The processes that a process has left."""
+    """The processes that a process has left behind."""
     found = []
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
@@ -244,7 +244,7 @@ def _() -> None:
 
 @contextmanager
 def small_disk() -> Iterator[Path | None]:
-    """A file system of a few megabytes, or None where none may be mounted."""
+    """A file system of a few megabytes, or None if none may be mounted."""
     place = FOLDER / "disk"
     place.mkdir(exist_ok=True)
     mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
@@ -286,7 +286,7 @@ def _() -> None:
 
 
 def main() -> None:
-    """Makes the journey, step by step; a step that fails does not end it."""
+    """Runs all steps; a step that fails does not stop the others."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     began = time.monotonic()

@@ -2,7 +2,7 @@
 
     .parity/bin/python tools/parity/encode_with_transformers.py EXPORTED TEXTS.json OUT.safetensors
 
-Must not import xtr_tf: it reads what was exported as anybody else would.
+Must not import xtr_tf: it reads the export like any other program.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import transformers
 
 @torch.inference_mode()
 def encode(folder: Path, texts: list[str]) -> dict[str, np.ndarray]:
-    """Ids and XTR's vectors, by the model class that the checkpoint names and by `AutoModel`'s encoder."""
+    """Ids and XTR's vectors, from the model class that the checkpoint names and from `AutoModel`."""
     architecture = getattr(transformers, transformers.AutoConfig.from_pretrained(folder).architectures[0])
     model, loading = architecture.from_pretrained(folder, output_loading_info=True)
     if any(loading.values()):

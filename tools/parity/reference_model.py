@@ -1,6 +1,6 @@
-"""Randomly weighted encoders of `transformers`, and what they compute. Runs in .parity.
+"""Encoders of `transformers` with random weights, and their outputs. Runs in .parity.
 
-Must not import xtr_tf: it says what others' code gives, independently of ours.
+Must not import xtr_tf: the reference must be independent of our code.
 """
 
 from __future__ import annotations
@@ -32,13 +32,12 @@ class ReferenceConfig:
 class ReferenceModel:
     """A `transformers` encoder with random weights in every parameter, and a projection.
 
-    Weights are rounded to float16, so that a golden file can hold them in half the space
-    and still hold them exactly.
+    Weights are rounded to float16, so that a golden file stores them exactly in half the space.
 
     Args:
         config: The shape.
-        family: `mt5` or `t5`, which of the two model classes runs.
-        seed: Of the weights.
+        family: The model class, `mt5` or `t5`.
+        seed: Seed of the weights.
     """
 
     def __init__(self, config: ReferenceConfig, family: str, seed: int) -> None:
@@ -68,7 +67,7 @@ class ReferenceModel:
 
     @torch.inference_mode()
     def _randomize(self, random: torch.Generator) -> None:
-        """Trained weights are nowhere one or zero, so none are here: a swap or an omission shows."""
+        """Draws weights that are never one or zero, so that a swap or an omission shows."""
         for name, parameter in self.model.named_parameters():
             values = torch.randn(parameter.shape, generator=random)
             if name.endswith("layer_norm.weight"):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .parity: the machine's python3 with torch and transformers, for comparing with them.
+# Makes .parity: the machine's python3 with torch and transformers, for comparisons.
 #
 # Does nothing when it already matches tools/parity/requirements.txt.
 set -euo pipefail

@@ -1,11 +1,11 @@
-"""Writes what `transformers` computes, for our encoder to be compared with. Runs in .parity.
+"""Writes outputs of `transformers` that our encoder is compared with. Runs in .parity.
 
     .parity/bin/python tools/parity/write_golden.py tests/golden            # the files in the repository
     .parity/bin/python tools/parity/write_golden.py DIRECTORY --live        # real shapes, fresh weights
 
-Each case is one safetensors file: weights under canonical names (float16, which they are
-exactly), `ids`, the `positions` whose outputs are kept, and there the `hidden_states` and
-`vectors`. Its metadata holds the configuration and the versions that wrote it.
+Each case is one safetensors file: weights under canonical names (exact in float16), `ids`, the
+`positions` whose outputs are kept, and their `hidden_states` and `vectors`. Its metadata has the
+configuration and the versions that wrote it.
 """
 
 from __future__ import annotations

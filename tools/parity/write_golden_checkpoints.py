@@ -1,4 +1,4 @@
-"""Writes tiny checkpoints with the libraries that published ones were written with. Runs in .parity.
+"""Writes tiny checkpoints with the same libraries as published ones. Runs in .parity.
 
     .parity/bin/python tools/parity/write_golden_checkpoints.py tests/golden/checkpoints
     .parity/bin/python tools/parity/write_golden_checkpoints.py DIRECTORY --live           # fresh weights
@@ -96,8 +96,8 @@ def write_legacy_torch(folder: Path, reference: ReferenceModel) -> None:
 def write_t5x(folder: Path, reference: ReferenceModel) -> None:
     """As T5X's checkpointer: kernels through TensorStore, the rest in Flax's MessagePack.
 
-    The decoder and the optimiser's state are stood for by a tensor each. One kernel is bfloat16, one
-    is bfloat16 in the disguise of uint16, as before June 2021.
+    One tensor each stands for the decoder and the optimizer's state. One kernel is bfloat16, and one is
+    bfloat16 stored as uint16, as before June 2021.
     """
     weights = {f"target/{name}": value for name, value in canonical_weights(reference).items()}
     del weights["target/projection/kernel"]
@@ -118,7 +118,7 @@ def write_t5x(folder: Path, reference: ReferenceModel) -> None:
 
 
 def dtype_for(name: str) -> str:
-    """Which type a kernel is stored in."""
+    """Returns the type in which a kernel is stored."""
     return {
         "target/encoder/layers_0/mlp/wo/kernel": "bfloat16",
         "target/encoder/layers_1/mlp/wo/kernel": "uint16",
@@ -180,7 +180,7 @@ def canonical_weights(reference: ReferenceModel) -> dict[str, np.ndarray]:
 
 @torch.inference_mode()
 def round_to_bfloat16(reference: ReferenceModel) -> None:
-    """Makes every weight one that bfloat16 holds exactly."""
+    """Rounds every weight to one that bfloat16 represents exactly."""
     for parameter in reference.model.parameters():
         parameter.copy_(parameter.bfloat16().float())
 

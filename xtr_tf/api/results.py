@@ -1,6 +1,6 @@
 """What searches and evaluations return: frozen, comparable, printable, and tables in a notebook.
 
-Knows nothing of how it was found.
+Knows nothing about how it was found.
 """
 
 from __future__ import annotations

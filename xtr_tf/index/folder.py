@@ -161,12 +161,12 @@ class TokenIndex:
         """Reads every file and checks its hash.
 
         Raises:
-            InputError: If a file is not the one that was written; raised for the first such file.
+            InputError: If a file was changed; raised for the first such file.
         """
         for name, (_, digest) in self.manifest.files.items():
             if sha256_of(self.directory / name) != digest:
                 raise InputError(
-                    "A file of the token index is not the one that was written; build the index again. "
+                    "A file of the token index was changed; build the index again. "
                     f"Received: {str(self.directory / name)!r}."
                 )
 

@@ -1,6 +1,6 @@
 """Measures how common pieces are in the training texts of an encoder, for weights of query tokens.
 
-Knows nothing of weights. See `xtr_tf.model.folder.BACKGROUND_FILE`.
+Knows nothing about weights. See `xtr_tf.model.folder.BACKGROUND_FILE`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A process must not act on information that only it has (a signal, a file that only it sees), because the
 others would then wait forever for it in the next exchange. Such information is gathered first. Knows
-`tf.distribute`, but nothing of models, losses or data.
+`tf.distribute`, but nothing about models, losses or data.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Shows a run to its user: a progress bar (or lines without a terminal), curves, and interruption.
 
-Knows steps, metrics by name and signals, but nothing of models or checkpoints.
+Knows steps, metrics by name and signals, but nothing about models or checkpoints.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The devices to train on, and the exchange between their replicas.
 
-Knows `tf.distribute`, but nothing of models, losses or data.
+Knows `tf.distribute`, but nothing about models, losses or data.
 """
 
 from __future__ import annotations

@@ -65,10 +65,10 @@ def run_in_processes(task: ShardTask, shards: Sequence[Any], flags: Sequence[str
                     f"The Beam pipeline failed ({told}); finished shards are kept, run it again. "
                     f"Received: options {list(flags)}."
                 )
-        logging.warning("A worker of the Beam pipeline was killed; what is left is given to new ones.")
+        logging.warning("A worker of the Beam pipeline was killed; its work is given to a new one.")
     raise InputError(
-        f"Workers of the Beam pipeline were killed {ATTEMPTS} times, perhaps for want of memory; finished "
-        f"shards are kept, run it again with fewer workers. Received: options {list(flags)}."
+        f"Workers of the Beam pipeline were killed {ATTEMPTS} times, perhaps because memory ran "
+        f"out; finished shards are kept, run it again with fewer workers. Received: options {list(flags)}."
     )
 
 

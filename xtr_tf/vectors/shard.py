@@ -67,7 +67,7 @@ class ShardArrays:
             owners, np.arange(len(self.documents))
         ):
             raise InputError(
-                "The passages of a shard must follow its documents' order, each document with one at least. "
+                "The passages of a shard must be in the order of its documents, with at least one each. "
                 f"Received: passages of {len(owners)} documents for {len(self.documents)} documents."
             )
 
@@ -350,8 +350,8 @@ class Shard:
         for name, file in self.entry.files.items():
             if sha256_of(self.folder / name) != file.sha256:
                 raise InputError(
-                    "A file of the token vectors is not the one that was written; remove its shard's folder "
-                    "and encode the corpus again, the other shards are kept. "
+                    "A file of the token vectors was changed; remove its shard's folder and encode "
+                    "the corpus again, the other shards are kept. "
                     f"Received: {str(self.folder / name)!r}, whose SHA-256 differs."
                 )
 

@@ -279,7 +279,7 @@ class TokenVectors:
         """Reads every file and checks its hash.
 
         Raises:
-            InputError: If a file is not the one that was written; raised for the first such file.
+            InputError: If a file was changed; raised for the first such file.
         """
         for shard in self.shards:
             shard.verify()

@@ -1,7 +1,8 @@
 """The servers of one partition. Calls go to the least busy server, and to another if it fails or is slow.
 
 A call that takes longer than 95% of the recent calls of its kind is also sent to a second server. The first
-answer counts, so that one slow server does not slow down every answer. Knows nothing of the content of calls.
+answer counts, so that one slow server does not slow down every answer. Knows nothing about the content of
+calls.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One server of a partition: calls over gRPC, the known state of the server, and its load.
 
-Knows TensorFlow Serving's messages, but nothing of the content of calls.
+Knows TensorFlow Serving's messages, but nothing about the content of calls.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The parameters of a search over partitions: their defaults, their ranges, and those of each signature.
 
 Names, ranges and messages are the same as in a retriever's own signatures (`xtr_tf/retriever/request.py`).
-Partitions check `k_prime`, `leaves`, `languages` and `filter` themselves. Knows nothing of servers.
+Partitions check `k_prime`, `leaves`, `languages` and `filter` themselves. Knows nothing about servers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which models and versions to serve, in TensorFlow Serving's file format.
 
-Reads and checks configurations. Knows nothing of what is on disk or loaded.
+Reads and checks configurations. Knows nothing about what is on disk or loaded.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What every request of every API gets: an id, a place, metrics and a log entry.
 
-Also the log itself, which the rest of the server uses for its events. Knows nothing of models.
+Also the log itself, which the rest of the server uses for its events. Knows nothing about models.
 """
 
 from __future__ import annotations

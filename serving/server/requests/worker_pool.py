@@ -1,7 +1,7 @@
 """A fixed number of threads that run model calls, first come, first served.
 
 Jobs wait on the event loop, where they can still be cancelled. A job whose caller has left never starts.
-Knows nothing of models.
+Knows nothing about models.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Who may use the server, over gRPC and REST: bearer tokens and TLS, both optional.
 
-Reads files and checks headers. Knows nothing of requests.
+Reads files and checks headers. Knows nothing about requests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A small HTTP/1.1 server on asyncio and h11, with limits on time, size and connections.
 
-Knows nothing of what it serves. Connections that are slow to send a request or to read the answer are closed,
-and use no thread until then.
+Knows nothing about what it serves. Connections that are slow to send a request or to read the answer are
+closed, and use no thread until then.
 """
 
 from __future__ import annotations

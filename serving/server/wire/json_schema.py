@@ -1,7 +1,7 @@
 """Schemas of the server's own endpoints, in a subset of JSON Schema, and the check of a request.
 
 `/openapi.json` shows the same schemas that requests are checked against, so the two cannot disagree.
-Knows nothing of models or searching.
+Knows nothing about models or searching.
 """
 
 from __future__ import annotations

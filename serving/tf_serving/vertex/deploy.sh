@@ -4,7 +4,7 @@
 #   PROJECT=… REGION=… IMAGE=… MODEL_DIRECTORY=gs://…/atlas deploy.sh
 #
 # MODEL_DIRECTORY is where the pipeline pushes: one subdirectory per version, each with the marker `_SUCCESS` once it
-# is whole. The newest of those is deployed, or VERSION; run this again after a refresh. IMAGE is the image of this
+# is complete. The newest of those is deployed, or VERSION; run this again after a refresh. IMAGE is the image of this
 # folder, pushed to Artifact Registry, or tensorflow/serving:2.16.1 for an index of kind `core` or `exact`.
 set -euo pipefail
 
@@ -21,11 +21,11 @@ version=${VERSION:-$(gcloud storage ls "$MODEL_DIRECTORY/*/_SUCCESS" | awk -F/ '
   grep --extended-regexp '^[0-9]+$' | sort --numeric-sort | tail --lines=1)}
 : "${version:?no version with a marker in $MODEL_DIRECTORY}"
 
-# A model of Vertex is fixed when it is uploaded: a directory with this version only.
+# A model in Vertex AI is fixed when it is uploaded, so its directory has only this version.
 staging=$MODEL_DIRECTORY/vertex/$version
 gcloud storage rsync --recursive "$MODEL_DIRECTORY/$version" "$staging/$version"
 
-# Vertex copies the directory and says where to in AIP_STORAGE_URI, which it expands in arguments.
+# Vertex AI copies the directory and puts the new address into AIP_STORAGE_URI, which it expands in arguments.
 gcloud ai models upload \
   --region="$REGION" \
   --display-name="$name" \
@@ -50,7 +50,7 @@ if [[ -z $endpoint ]]; then
   endpoint=$(find_newest endpoints)
 fi
 
-# TRAFFIC is the share of the new model; the rest stays with what is deployed (its id in OLD).
+# TRAFFIC is the share of the new model; the rest stays with the deployed one (its id in OLD).
 traffic=${TRAFFIC:-100}
 split="0=$traffic"
 if [[ $traffic -lt 100 ]]; then

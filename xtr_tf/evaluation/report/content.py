@@ -1,7 +1,7 @@
 """The content of a report: what was measured as plain data, the same for every form it is written in.
 
 Its keys are the format of `report.json`, which other tools read (`honesty` holds the `DataCaveats`).
-Knows nothing of how figures are written or drawn.
+Knows nothing about how figures are written or drawn.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tokenized batches as a `tf.data` stream, made from data and a tokenizer.
 
-Knows nothing of devices except their number.
+Knows nothing about devices except their number.
 """
 
 from __future__ import annotations

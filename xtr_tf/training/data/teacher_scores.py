@@ -1,7 +1,7 @@
 """A teacher's scores in a separate file, for training sets that do not contain them.
 
 Each line has a `query id`, a `document id` and a `score`, separated by tabs: BEIR's judgements with a number
-instead of the grade. Knows nothing of how scores are used in training.
+instead of the grade. Knows nothing about how scores are used in training.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The objectives: cross entropy over a batch's documents, and distance to a teacher's scores or vectors.
 
-Also finds the documents to leave out as false negatives. Knows nothing of how documents were scored.
+Also finds the documents to leave out as false negatives. Knows nothing about how documents were scored.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Copies the newest whole versions of a model from an object store to a directory that a server reads.
+# Copies the newest complete versions of a model from an object store to a directory that a server reads.
 #
 #   fetch_versions.sh SOURCE TARGET [SECONDS]
 #
-# SOURCE is gs://bucket/model, or a directory; TARGET gets one subdirectory per version. With SECONDS it goes on
-# for ever, looking that often; without, it waits for the first version and ends. A version is taken once its marker
-# `_SUCCESS` is there, which the pipeline writes last, and appears in TARGET only after every file has the content
-# that the marker names. KEEP says how many of the newest to keep, 2 if not set: the current one and the one before.
+# SOURCE is gs://bucket/model, or a directory; TARGET gets one subdirectory per version. With SECONDS, it runs
+# forever and looks that often; without, it waits for the first version and ends. A version is copied once it has the
+# marker `_SUCCESS`, which the pipeline writes last, and appears in TARGET only after every file matches the marker.
+# KEEP is the number of versions to keep, 2 by default: the current one and the one before.
 set -euo pipefail
 
 source=${1%/}
@@ -18,7 +18,7 @@ say() {
   echo "fetch_versions: $1" >&2
 }
 
-names() { # what lies in SOURCE
+names() { # lists SOURCE
   if [[ $source == gs://* ]]; then
     gcloud storage ls "$source/" | sed 's|/$||; s|.*/||'
   else
@@ -67,7 +67,7 @@ look() {
       fetch "$version" || true
     fi
   done
-  # What is older than those goes, once as many newer ones are here.
+  # Older versions are removed once as many newer ones are here.
   local kept
   kept=$(find "$target" -mindepth 1 -maxdepth 1 -type d -printf '%f\n' | newest || true)
   for version in $(find "$target" -mindepth 1 -maxdepth 1 -type d -printf '%f\n' | grep -E '^[0-9]+$' || true); do
