@@ -1,6 +1,6 @@
-"""Puts the encoders of `models/` into the wheel, as `xtr_tf/shipped/`; all else is in pyproject.toml.
+"""Puts the encoders of `models/` into the wheel, as `xtr_tf/shipped/`; everything else is in pyproject.toml.
 
-They lie outside the package because they are no code; an editable installation finds them there.
+They are outside the package because they are not code; an editable installation finds them there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`python -m serving.health HOST:PORT [AUTHORITIES]` exits with 0 if the server reports that it is serving.
 
-For container engines that check health with a command; Kubernetes has gRPC probes of its own. For a server
+For container engines that check health with a command; Kubernetes has its own gRPC probes. For a server
 with TLS, AUTHORITIES is a PEM file with the certificate authorities to trust.
 """
 

@@ -2,7 +2,7 @@
 # Makes .venv: Python 3.10 with exactly the packages of a lock file, and this checkout installed in it.
 #
 #   tools/setup.sh            installs requirements.lock
-#   tools/setup.sh --uv       prints the path of uv, and installs it privately if there is none
+#   tools/setup.sh --uv       prints the path of uv, installing it privately where there is none
 #
 # Does nothing when .venv already matches the lock, so every make target may call it.
 # Must not know what the packages are for, nor where packages come from.
@@ -16,7 +16,7 @@ UV_VERSION=0.13.7
 NEEDED_MB=5000
 export UV_NO_PROGRESS=${UV_NO_PROGRESS-${CI:+1}}
 [ -n "$UV_NO_PROGRESS" ] || unset UV_NO_PROGRESS
-# Otherwise, if Python may not write bytecode, every process would compile TensorFlow again: 10 s instead of 4.
+# Where Python may not write bytecode, every process would compile TensorFlow again: 10 s instead of 4.
 export UV_COMPILE_BYTECODE=1
 
 fail() {
@@ -62,7 +62,7 @@ want=$({ cat "$LOCK" pyproject.toml .python-version tools/setup.sh; echo "$ROOT"
 is_current() { [ -x "$VENV/bin/python" ] && [ "$(cat "$VENV/.lock-hash" 2>/dev/null)" = "$want" ]; }
 is_current && exit 0
 
-# Two makes at once would write the same environment, so the second one waits and then finds it done.
+# Two makes at once would write the same environment: the second waits, then finds it done.
 if command -v flock >/dev/null 2>&1; then
   exec 9>.setup.lock
   flock 9

@@ -1,4 +1,4 @@
-"""The content of a report: what was measured as plain data, the same for every form it is written in.
+"""The content of a report as plain data, the same for all output formats.
 
 Its keys are the format of `report.json`, which other tools read (`honesty` holds the `DataCaveats`).
 Knows nothing about how figures are written or drawn.
@@ -33,17 +33,17 @@ def build_content(
     baseline: Mapping[str, str] | None,
     seconds: float,
 ) -> dict[str, Any]:
-    """Puts together what a report says.
+    """Builds the content of a report.
 
     Args:
-        results: One a dataset.
+        results: One per dataset.
         settings: Settings of the evaluation.
         model: `name` and `kind` of the model under test.
-        baseline: The same of the model compared with, if any.
+        baseline: The same for the baseline, if there is one.
         seconds: How long the evaluation took.
 
     Returns:
-        Plain data that JSON can hold; metrics in [0, 1].
+        Plain data for JSON, with metrics in [0, 1].
     """
     summary = summarise(results, settings.seed)
     measured = [system for result in results for system in result.values]
@@ -85,7 +85,7 @@ def _comparison(
 ) -> dict[str, Any]:
     """The model against another system, on the documents that both have if their corpora differ.
 
-    Another model is compared with what this one answers by default.
+    Another model is compared with this one's default answers.
     """
     name = results[0].model.served if opponent == "baseline" else name
     system, other = name, opponent
@@ -144,9 +144,9 @@ class System:
     """A system that was measured.
 
     Attributes:
-        key: As in `Evaluator`.
+        key: The key, as in `Evaluator`.
         label: A short name.
-        description: What it is, in a phrase.
+        description: A phrase that describes it.
     """
 
     key: str
@@ -160,10 +160,10 @@ def describe_systems(
     """Labels and descriptions of the systems that were measured, in the order of tables.
 
     Args:
-        keys: Those that were measured.
+        keys: Keys of the systems that were measured.
         settings: Settings of the evaluation.
-        model_kind: What kind of model was tested.
-        baseline_name: Name of the model compared with, if any.
+        model_kind: The kind of model that was tested.
+        baseline_name: Name of the baseline, if there is one.
     """
     known = [
         System("xtr", "XTR", f"the model under f_XTR′, k′ = {settings.k_prime:,} ({model_kind})"),

@@ -1,4 +1,4 @@
-"""Numbers and names as people read them; metrics are shown in points from 0 to 100."""
+"""Formats numbers and names; metrics are shown in points from 0 to 100."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def language(code: str) -> str:
 
 
 def imputation(key: str) -> str:
-    """What an imputation of `token_analysis` does."""
+    """Describes an imputation of `token_analysis`."""
     return {
         "none": "none: mean over the tokens retrieved",
         "0.0": "zero",
@@ -132,7 +132,7 @@ def figure(row: Mapping[str, Any], system: str, metric: str) -> Mapping[str, flo
 
 
 def best_systems(row: Mapping[str, Any], systems: list[str], metric: str) -> set[str]:
-    """Those of `systems` with the best figure as it is printed.
+    """Returns those of `systems` with the best printed figure.
 
     Args:
         row: A dataset or an average of a report's content.

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else: style, plots and tables are in it."""
+"""The report as one self-contained HTML page with style, plots and tables."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def write_report(folder: Path, content: Mapping[str, Any]) -> None:
     """
     data = json.dumps(content, ensure_ascii=False, indent=1)
     (folder / "report.json").write_text(f"{data}\n", encoding="utf-8")
-    # The other two are made from what was written, so that an old report can be rendered again.
+    # The other two are made from the JSON file, so that an old report can be rendered again.
     stored = json.loads(data)
     (folder / "report.md").write_text(render_markdown(stored), encoding="utf-8")
     (folder / "report.html").write_text(render_html(stored), encoding="utf-8")

@@ -1,8 +1,8 @@
 """Plots that take their colours from the page: matplotlib draws, the page's style sheet paints.
 
-Every colour that matplotlib writes is a placeholder, replaced by a CSS variable, so that one drawing
-serves light and dark pages. Series colours are those of Okabe and Ito, which colour-blind readers can
-tell apart; series differ in their markers too.
+Every colour that matplotlib writes is a placeholder, which is replaced by a CSS variable, so that one
+drawing works on light and dark pages. Series have the colours of Okabe and Ito, which colour-blind
+readers can distinguish, and different markers.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def to_svg(figure: Any, name: str, label: str) -> str:
 
     Args:
         figure: A figure made by `new_figure`.
-        name: Unique on the page; begins all ids.
-        label: What it shows, for those who do not see it.
+        name: A unique name on the page, the prefix of all ids.
+        label: A description for screen readers.
     """
     import matplotlib as mpl
 
@@ -108,7 +108,7 @@ Content = Mapping[str, Any]
 
 
 def draw_plots(content: Content) -> dict[str, str]:
-    """All plots that the content has something for: `<svg>` elements by name.
+    """All plots for which the content has data: `<svg>` elements by name.
 
     Names are `quality-METRIC` for every metric that datasets are reported with, `differences`,
     `gold`, `lexical`, `similarities` and `k-prime`.
@@ -162,7 +162,7 @@ def quality_plot(content: Content, metric: str) -> str:
 
 
 def difference_plot(content: Content) -> str:
-    """The model's advantage over what it is compared with, by language."""
+    """The difference between the model and the system it is compared with, by language."""
     comparison = content["comparisons"][0]
     rows = comparison["languages"]
     labels = formatting.system_labels(content)
@@ -184,7 +184,7 @@ def difference_plot(content: Content) -> str:
 
 
 def _draw_intervals(axes: Any, figures: Sequence[tuple[float, Content]], **style: Any) -> None:
-    """Draws figures with their intervals as points with whiskers, at the heights given; none if empty."""
+    """Draws figures with their intervals as points with whiskers, at the given heights."""
     if figures:
         values = np.array([[figure["value"], figure["low"], figure["high"]] for _, figure in figures]) * 100
         whiskers = np.abs(values[:, 1:] - values[:, :1]).T
@@ -192,7 +192,7 @@ def _draw_intervals(axes: Any, figures: Sequence[tuple[float, Content]], **style
 
 
 def rank_plot(analyses: Sequence[Content], key: str, name: str, what: str) -> str:
-    """The probability that a retrieved token is `what`, by its rank; the mean stands out.
+    """The probability that a retrieved token is `what`, by its rank; the mean is highlighted.
 
     Args:
         analyses: Token analyses, one per dataset.

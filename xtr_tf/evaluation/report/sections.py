@@ -16,7 +16,7 @@ Content = Mapping[str, Any]
 
 
 def headline(content: Content) -> str:
-    """One or two sentences that say what came out."""
+    """One or two sentences that summarise the result."""
     labels = form.system_labels(content)
     rows = lead_rows(content)
     if not rows:
@@ -44,19 +44,19 @@ def headline(content: Content) -> str:
 
 
 def lead_rows(content: Content) -> list[Content]:
-    """The rows that stand for all: averages, the one over everything first, or else the datasets."""
+    """The main rows: averages, the one over everything first, or the datasets if there are none."""
     averages = [row for row in content["averages"] if row["metric"]]
     averages.sort(key=lambda row: row["name"] != ALL_DATASETS)
     return averages or [row for row in content["datasets"] if row["metric"]]
 
 
 def table_systems(content: Content) -> list[str]:
-    """The systems that tables of figures show; BM25 by both analysers rather than by the suited one."""
+    """The systems in tables of figures, with BM25 by both analysers."""
     return [system["key"] for system in content["systems"] if system["key"] != "bm25"]
 
 
 def language_systems(content: Content) -> list[str]:
-    """The systems of a table by language, where BM25 is the one that suits each language."""
+    """The systems in a table by language, with BM25 by the analyser that suits each language."""
     hidden = ("bm25_words", "bm25_ngrams")
     return [system["key"] for system in content["systems"] if system["key"] not in hidden]
 
@@ -71,7 +71,7 @@ def metrics_of(content: Content) -> list[str]:
 
 
 def imputation_rows(content: Content) -> list[list[str]]:
-    """Means over datasets of what each imputation gives."""
+    """Means over datasets of the metrics of each imputation."""
     analyses = _analyses(content)
     rows = []
     for key in analyses[0]["imputation_metrics"] if analyses else ():
@@ -112,7 +112,7 @@ def cost_rows(content: Content) -> list[list[str]]:
 
 
 def caveat_rows(content: Content) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of what is missing, empty or never judged."""
+    """Header and rows of what is missing, empty or not judged."""
     header = [
         "",
         "documents",
@@ -152,7 +152,7 @@ def caveat_rows(content: Content) -> tuple[list[str], list[list[str]]]:
 
 
 def settings_rows(content: Content) -> list[list[str]]:
-    """How the evaluation was made."""
+    """How the evaluation was done."""
     settings = content["settings"]
     versions = ", ".join(f"{name} {version}" for name, version in content["versions"].items())
     machine = content["machine"]
