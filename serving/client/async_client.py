@@ -36,7 +36,18 @@ class AsyncClient(BaseClient):
         self._open_channel(grpc.aio)
 
     async def search(self, query: str, options: SearchOptions | None = None) -> SearchResult:
-        """Finds documents for a query. See `Client.search`."""
+        """Finds documents for a query, as `Client.search` does.
+
+        Args:
+            query: Text to search for.
+            options: Search parameters. Defaults to those of the model.
+
+        Returns:
+            The documents, best first.
+
+        Raises:
+            ClientError: The server refused the call or did not answer in time.
+        """
         return (await self.search_batch([query], options))[0]
 
     async def search_batch(
@@ -46,22 +57,65 @@ class AsyncClient(BaseClient):
         signature: str | None = None,
         contents: Sequence[str] = (),
     ) -> list[SearchResult]:
-        """Finds documents for many queries. See `Client.search_batch`."""
+        """Finds documents for many queries, as `Client.search_batch` does.
+
+        Args:
+            queries: Texts to search for.
+            options: Search parameters for all queries. Defaults to those of the model.
+            signature: `search` or `explain`. Defaults to `serving_default`, or to `search` if there are
+                options.
+            contents: What else `search` returns, if the model keeps it: `texts`, `fields`.
+
+        Returns:
+            One result per query, in the order of `queries`.
+
+        Raises:
+            ClientError: The server refused a call or did not answer in time.
+        """
         results: list[SearchResult] = []
         for part, data in self.searches(queries, options, signature, contents):
             results += read_results(part, read_prediction(await self._call(PREDICT, data)))
         return results
 
     async def explain(self, query: str, options: SearchOptions | None = None) -> SearchResult:
-        """Finds documents and shows which tokens matched. See `Client.explain`."""
+        """Finds documents and shows which tokens matched, as `Client.explain` does.
+
+        Args:
+            query: Text to search for.
+            options: Search parameters. Defaults to those of the model.
+
+        Returns:
+            The documents, best first, each with its text and its `matches`.
+
+        Raises:
+            ClientError: The server refused the call or did not answer in time.
+        """
         return (await self.search_batch([query], options, "explain"))[0]
 
     async def predict(self, signature: str, inputs: Mapping[str, Value]) -> Prediction:
-        """Runs any signature. See `Client.predict`."""
+        """Runs any signature, as `Client.predict` does.
+
+        Args:
+            signature: Name of the signature, such as `encode_query`.
+            inputs: Values by input name.
+
+        Returns:
+            The outputs by name, and the version that answered.
+
+        Raises:
+            ClientError: The server refused the call or did not answer in time.
+        """
         return read_prediction(await self._call(PREDICT, self.predict_request(signature, inputs)))
 
     async def status(self) -> dict[int, str]:
-        """Returns the state of each version. See `Client.status`."""
+        """Returns the state of each version, as `Client.status` does.
+
+        Returns:
+            States by version, such as `{3: "AVAILABLE"}`.
+
+        Raises:
+            ClientError: The server refused the call or did not answer in time.
+        """
         return read_status(await self._call(STATUS, self.status_request()))
 
     async def close(self) -> None:

@@ -197,7 +197,17 @@ class OpenedIndex(Index):
 
     @classmethod
     def newest(cls, path: str | Path) -> OpenedIndex:
-        """Opens the directory of a version, or the newest version in a base directory."""
+        """Opens the directory of a version, or the newest version in a base directory.
+
+        Args:
+            path: Directory of a version, or a base directory of numbered versions.
+
+        Returns:
+            The index.
+
+        Raises:
+            InputError: There is no version, or it cannot be loaded.
+        """
         return cls(latest_version(Path(path)))
 
     def close(self) -> None:

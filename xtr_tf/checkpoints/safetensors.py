@@ -112,7 +112,15 @@ class SafetensorsWriter:
             raise RuntimeError(f"Tensors of the header were never written: {sorted(self._pending)}.")
 
     def write(self, name: str, blocks: Iterable[np.ndarray]) -> None:
-        """Appends one tensor, given as consecutive blocks of its C-ordered values."""
+        """Appends one tensor.
+
+        Args:
+            name: Its name, the next one in the header.
+            blocks: Consecutive blocks of its C-ordered values.
+
+        Raises:
+            RuntimeError: It is not the next tensor, or the blocks do not have its size.
+        """
         if name != next(iter(self._pending), None):
             raise RuntimeError(f"Tensors must be written in the header's order; {name!r} is not the next.")
         expected, written = self._pending.pop(name), 0

@@ -19,7 +19,16 @@ _SPACE_MARK = "▁"
 
 
 def ranking_table(answer: Answer, query: int, with_fields: bool = False) -> Table:
-    """Returns the documents found for one query of a batch, as a table."""
+    """Returns the documents found for one query of a batch, as a table.
+
+    Args:
+        answer: Outputs of `search` or `explain`.
+        query: Position of the query in the batch.
+        with_fields: Whether to show the fields of documents.
+
+    Returns:
+        The table.
+    """
     with_fields = with_fields and "fields" in answer
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("", justify="right", style="dim")
@@ -40,17 +49,43 @@ def ranking_table(answer: Answer, query: int, with_fields: bool = False) -> Tabl
 
 
 def found_places(answer: Answer, query: int) -> list[int]:
-    """Returns the positions in the ranking that have a document."""
+    """Returns the positions in the ranking that have a document.
+
+    Args:
+        answer: Outputs of `search` or `explain`.
+        query: Position of the query in the batch.
+
+    Returns:
+        Positions from 0.
+    """
     return [place for place, identifier in enumerate(answer["document_ids"][query]) if identifier]
 
 
 def document_name(answer: Answer, query: int, place: int) -> Text:
-    """Returns a document's id."""
+    """Returns a document's id, coloured.
+
+    Args:
+        answer: Outputs of `search` or `explain`.
+        query: Position of the query in the batch.
+        place: Position of the document in the ranking, from 0.
+
+    Returns:
+        The id.
+    """
     return Text(_decode(answer["document_ids"][query, place]), "cyan")
 
 
 def query_alignment(answer: Answer, query: int, place: int) -> Columns:
-    """Returns the score of each piece of the query in a document: retrieved in bold, imputed dim."""
+    """Returns the score of each piece of the query in a document: retrieved in bold, imputed dim.
+
+    Args:
+        answer: Outputs of `explain`.
+        query: Position of the query in the batch.
+        place: Position of the document in the ranking, from 0.
+
+    Returns:
+        One entry per piece.
+    """
     entries = []
     for token, piece in enumerate(answer["query_pieces"][query]):
         if not piece:
@@ -68,7 +103,13 @@ def query_alignment(answer: Answer, query: int, place: int) -> Columns:
 def matched_text(answer: Answer, query: int, place: int) -> Text:
     """Returns title and text of a document, the characters that query tokens matched in bold.
 
-    Empty for a model exported without texts.
+    Args:
+        answer: Outputs of `explain`.
+        query: Position of the query in the batch.
+        place: Position of the document in the ranking, from 0.
+
+    Returns:
+        The text; empty for a model exported without texts.
     """
     title, body = (_decode(answer[name][query, place]) for name in ("titles", "texts"))
     if not body:
@@ -82,7 +123,15 @@ def matched_text(answer: Answer, query: int, place: int) -> Text:
 
 
 def to_records(answer: Answer, query: int) -> list[dict[str, Any]]:
-    """Returns the documents found for one query as plain values, for JSON."""
+    """Returns the documents found for one query as plain values, for JSON.
+
+    Args:
+        answer: Outputs of `search` or `explain`.
+        query: Position of the query in the batch.
+
+    Returns:
+        One record per document, best first.
+    """
     return [
         {
             "rank": place + 1,

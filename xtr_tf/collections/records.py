@@ -24,7 +24,16 @@ Records = Iterator[tuple[int, Mapping[str, Any]]]
 
 
 def read_jsonl(path: Path, on_bad: OnBadRecord, fields: Mapping[str, str] | None = None) -> Records:
-    """Reads one JSON object per line."""
+    """Reads one JSON object per line.
+
+    Args:
+        path: The file, plain or compressed.
+        on_bad: Called for a line that is not a JSON object.
+        fields: Not used: every key is read.
+
+    Returns:
+        The records with their line numbers.
+    """
     return read_objects(path, on_bad)
 
 
@@ -33,6 +42,14 @@ def read_tsv(path: Path, on_bad: OnBadRecord, fields: Mapping[str, str] | None =
 
     If the first line names an id and a text, it is a header. Otherwise two columns are id and text, and three
     are id, title and text.
+
+    Args:
+        path: The file, plain or compressed.
+        on_bad: Called for a line with the wrong number of columns.
+        fields: Not used: every column is read.
+
+    Yields:
+        The records with their line numbers.
     """
     header: list[str] | None = None
     is_first = True
@@ -50,7 +67,19 @@ def read_tsv(path: Path, on_bad: OnBadRecord, fields: Mapping[str, str] | None =
 
 
 def read_parquet(path: Path, on_bad: OnBadRecord, fields: Mapping[str, str] | None = None) -> Records:
-    """Reads one document per row, and only the columns of a document and of declared fields."""
+    """Reads one document per row, and only the columns of a document and of declared fields.
+
+    Args:
+        path: The file.
+        on_bad: Called for a row that is not UTF-8.
+        fields: Types of declared fields by name.
+
+    Yields:
+        The records with the numbers of their rows, from 1.
+
+    Raises:
+        InputError: The file is damaged, or PyArrow is not installed.
+    """
     pa = import_pyarrow(path)
     from pyarrow import parquet
 
@@ -82,7 +111,19 @@ def _rows(batch: Any) -> Iterator[Mapping[str, Any] | None]:
 
 
 def read_tfrecord(path: Path, on_bad: OnBadRecord, fields: Mapping[str, str] | None = None) -> Records:
-    """Reads `tf.train.Example`s with a feature per document field: bytes, or int64 for ids."""
+    """Reads `tf.train.Example`s with a feature per document field: bytes, or int64 for ids.
+
+    Args:
+        path: The file, plain or compressed with gzip.
+        on_bad: Called for a record that is not a `tf.train.Example`, or not UTF-8.
+        fields: Types of declared fields by name.
+
+    Yields:
+        The records with their numbers, from 1.
+
+    Raises:
+        InputError: The file is damaged.
+    """
     import tensorflow as tf
     from google.protobuf.message import DecodeError
 

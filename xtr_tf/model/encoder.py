@@ -115,7 +115,14 @@ class Encoder(keras.Model):
             layer.build(hidden_shape)
 
     def mask(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns which ids are tokens and not padding, `[batch, length]` bool."""
+        """Returns which ids are tokens and not padding.
+
+        Args:
+            ids: `[batch, length]` int32, padded with 0.
+
+        Returns:
+            `[batch, length]` bool.
+        """
         return ops.not_equal(ids, self.PAD_ID)
 
     def call(self, ids: tf.Tensor, training: bool = False, seed: tf.Tensor | None = None) -> tf.Tensor:

@@ -99,19 +99,33 @@ class Tokenizer(tf.Module):
         return digest.hexdigest()
 
     def tokenize_queries(self, strings: tf.Tensor) -> tf.Tensor:
-        """Ids of queries, `[batch]` strings to `[batch, query_length]` int32, padded."""
-        return self._pad(self.ragged(strings, self.config.query_length), self.config.query_length)
-
-    def tokenize_documents(self, strings: tf.Tensor) -> tf.Tensor:
-        """Ids of documents, `[batch]` strings to `[batch, document_length]` int32, padded."""
-        return self._pad(self.ragged(strings, self.config.document_length), self.config.document_length)
-
-    def ragged(self, strings: tf.Tensor, length: int) -> tf.RaggedTensor:
-        """Ids without padding, for batches that are padded to their own longest row.
+        """Tokenizes queries.
 
         Args:
             strings: `[batch]` strings.
-            length: The most tokens a row may have, end-of-sequence included.
+
+        Returns:
+            `[batch, query_length]` int32 ids, padded with 0.
+        """
+        return self._pad(self.ragged(strings, self.config.query_length), self.config.query_length)
+
+    def tokenize_documents(self, strings: tf.Tensor) -> tf.Tensor:
+        """Tokenizes documents.
+
+        Args:
+            strings: `[batch]` strings.
+
+        Returns:
+            `[batch, document_length]` int32 ids, padded with 0.
+        """
+        return self._pad(self.ragged(strings, self.config.document_length), self.config.document_length)
+
+    def ragged(self, strings: tf.Tensor, length: int) -> tf.RaggedTensor:
+        """Tokenizes without padding, for batches that are padded to their own longest row.
+
+        Args:
+            strings: `[batch]` strings.
+            length: Maximum number of tokens per row, including the end of the sequence.
 
         Returns:
             `[batch, (tokens)]` int32, every row ending in `eos_id`.
@@ -119,19 +133,27 @@ class Tokenizer(tf.Module):
         return self.cut(strings, length)[0]
 
     def cut(self, strings: tf.Tensor, length: int) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """Ids as from `ragged`, and which texts were cut, `[batch]` bool."""
+        """Tokenizes like `ragged`, and says which texts were cut.
+
+        Args:
+            strings: `[batch]` strings.
+            length: Maximum number of tokens per row, including the end of the sequence.
+
+        Returns:
+            `[batch, (tokens)]` int32 ids, and `[batch]` bool.
+        """
         tokens = self._sentencepiece.tokenize(self._prepare(strings))
         return self._close(tokens, length, self.eos_id), tokens.row_lengths() > length - 1
 
     def with_offsets(self, strings: tf.Tensor, length: int) -> TokenSpans:
-        """Ids as from `ragged`, with the pieces and their positions in the original text.
+        """Tokenizes like `ragged`, with the pieces and their positions in the original text.
 
         The end-of-sequence token is at the end of the text and is empty. A piece that
         begins with a space (`▁`) includes it.
 
         Args:
             strings: `[batch]` strings.
-            length: The most tokens a row may have, end-of-sequence included.
+            length: Maximum number of tokens per row, including the end of the sequence.
 
         Returns:
             The `TokenSpans`; offsets refer to `strings` as given, before lower-casing.
@@ -153,7 +175,14 @@ class Tokenizer(tf.Module):
         )
 
     def pieces(self, ids: tf.Tensor) -> tf.Tensor:
-        """The pieces of ids as strings, of the same shape; ids beyond the vocabulary give ""."""
+        """Returns the pieces of ids.
+
+        Args:
+            ids: int32 ids of any shape.
+
+        Returns:
+            Strings of the same shape; "" for ids outside the vocabulary.
+        """
         known = tf.logical_and(ids >= 0, ids < self.vocabulary_size)
         strings = self._sentencepiece.id_to_string(tf.where(known, ids, 0))
         return tf.where(known, strings, "")
