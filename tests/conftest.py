@@ -1,4 +1,4 @@
-"""Fixtures that every part's tests may use."""
+"""Fixtures for the tests of all parts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.processes import run_python
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
-# How long an example takes says more of the machine than of the code, and none is kept between runs.
+# How long an example takes says more about the machine than about the code, and none is kept between runs.
 settings.register_profile("tests", deadline=None, database=None, max_examples=200)
 settings.register_profile("thorough", deadline=None, database=None, max_examples=2000)
 settings.load_profile("tests")
@@ -50,7 +50,7 @@ def repository() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of measurement data, which is no part of the repository."""
+    """The folder of measurement data, which is not part of the repository."""
     folder = Path(os.environ.get("XTR_TF_DATA", REPOSITORY.parent / "shared" / "data"))
     if not folder.is_dir():
         pytest.skip(f"no measurement data; set XTR_TF_DATA to its folder (looked in {folder})")
@@ -59,13 +59,13 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def fresh_python() -> Callable[..., str]:
-    """Runs a script in a process of its own and returns what it printed."""
+    """Runs a script in a new process and returns what it printed."""
     return run_python
 
 
 @pytest.fixture(scope="session")
 def built_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], None]], Path]:
-    """From a name and a function that writes a folder to that folder, written once for all workers."""
+    """Returns a function that takes a name and a writer of a folder, and writes it once for all workers."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     return lambda name, build: build_in_one_process(shared / "built_once" / name, build)
@@ -73,7 +73,7 @@ def built_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Calla
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one megabyte; where none may be mounted, a folder in which files may not be larger."""
+    """A file system of one megabyte; if none may be mounted, a folder with that limit for files."""
     place = tmp_path / "disk"
     place.mkdir()
     mounted = subprocess.run(
@@ -106,7 +106,7 @@ class TinyCorpus:
 
 @pytest.fixture(scope="session")
 def tiny_corpus(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> TinyCorpus:
-    """Every fifth passage of the example corpus, with a vocabulary of its own and a small random encoder."""
+    """Every fifth passage of the example corpus, with its own vocabulary and a small random encoder."""
     import sentencepiece
     import tensorflow as tf
 

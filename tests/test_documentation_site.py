@@ -1,4 +1,4 @@
-"""The documentation site builds without a warning, and its pages ask no other host for anything."""
+"""The documentation site builds without a warning, and its pages load nothing from other hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that the documents show exist, with their options, and those of the README's parts run."""
+"""The commands in the documents exist, with their options, and the README's steps run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from tests.support.documents import blocks, documents, inline_commands, shell_commands
 from tests.support.processes import COMMAND
 
-# Programs of others that documents call; what they are told is theirs to check.
+# Programs of others that documents call; their arguments are not checked.
 EXTERNAL = {
     "cd",
     "cp",
@@ -42,13 +42,13 @@ PLACEHOLDER = "…"
 
 
 def shown(repository: Path) -> list[tuple[str, list[str]]]:
-    """Every command of every block of every document, with the place where it stands."""
+    """Every command of every block of every document, with the name of the document."""
     found = []
     for document in documents(repository):
         for block in blocks(document):
             for line in shell_commands(block):
                 words = _without_variables(line)
-                # A block that is only indented may be no code.
+                # A block that is only indented may not be code.
                 if words and (block.language or words[0] in ("xtr-tf", "make", "docker")):
                     found.append((str(document.relative_to(repository)), words))
     return found

@@ -1,4 +1,4 @@
-"""Every sentence that a user may be told, looked at where it is written."""
+"""Checks the form of every error message, in the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What those who wait for long work see of it."""
+"""What users see of the progress of long work."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_the_examples_of_plain_functions_run(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def docs_names(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Any:
-    """What examples take for granted: the shipped model, and an index of three documents."""
+    """The names that examples use: the shipped model, and an index of three documents."""
     import xtr_tf
 
     model = xtr_tf.load()

@@ -1,4 +1,4 @@
-"""tools/setup.sh says in one sentence why it cannot go on, and does nothing when nothing is to be done."""
+"""tools/setup.sh says in one sentence why it cannot go on, and does nothing if everything is set up."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_a_read_only_file_system(tmp_path: Path) -> None:
 
 
 def test_the_command_line_says_it(small_disk: Path) -> None:
-    """What no writer of ours has named, too."""
+    """Also errors at paths that our writers did not name."""
     script = (
         "import sys; from unittest import mock; from xtr_tf.cli import app\n"
         f"error = OSError(28, 'No space left on device', {str(small_disk / 'x')!r})\n"

@@ -1,6 +1,6 @@
 """The tutorials, followed to the letter: files are written, commands and Python run, and print what is shown.
 
-A tutorial stands in a folder that has `examples` and `models` as a checkout does. `xtr-tf serve` stays in the
+A tutorial runs in a folder that has `examples` and `models`, like a checkout. `xtr-tf serve` stays in the
 background until the tutorial ends, as in a second terminal. Packages are not installed again.
 """
 
@@ -23,7 +23,7 @@ from tests.test_python_examples import run_and_capture, same
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 INSTALLED = re.compile(r"^(python3 -m venv|source|pip install|make setup)\b.*\n", re.MULTILINE)
-# What must be among the last answers of each; the rest is that no command fails.
+# What must be in the last output of each; besides that, no command may fail.
 ANSWERS = {
     "quickstart": ["aral", '"predictions"'],
     "own-corpus": ["returns", "versand", "password", "nDCG@10", "warranty"],
@@ -32,7 +32,7 @@ ANSWERS = {
 
 
 class Reader:
-    """Somebody who follows a tutorial in a folder."""
+    """A reader who follows a tutorial in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

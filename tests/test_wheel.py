@@ -1,4 +1,4 @@
-"""Wheel and sdist hold what they must, and the wheel, installed into an empty environment, is enough."""
+"""Wheel and sdist contain everything, and the wheel works in an empty environment."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ import sys
 import xtr_tf
 print(xtr_tf.open("models").search("How deep is Lake Baikal?")[0].id, "tensorflow" in sys.modules)
 """
-# What is no Python, so that setuptools would leave it out if nobody named it.
+# Files that are not Python, which setuptools leaves out unless they are named.
 DATA = (
     "serving/server/wire/playground.html",
     "tfx_pipeline/schemas/corpus/schema.pbtxt",

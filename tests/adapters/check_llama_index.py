@@ -13,7 +13,7 @@ PASSAGES = [
     {"id": "nile", "text": "The Nile is long."},
 ]
 
-Settings.llm = MockLLM()  # the library's own stand-in; nothing here asks a language model
+Settings.llm = MockLLM()  # the library's own stand-in; this test uses no language model
 
 retriever = XTRRetriever(xtr_tf.load().index(PASSAGES, progress=False), top_k=1)
 [found] = retriever.retrieve("How deep is Baikal?")

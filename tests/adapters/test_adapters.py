@@ -1,4 +1,4 @@
-"""Each adapter against its real library, in an environment of its own."""
+"""Each adapter with its real library, in a separate environment."""
 
 from __future__ import annotations
 

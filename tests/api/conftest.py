@@ -31,7 +31,7 @@ def index(model: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def tiny_model(tiny_corpus: Any, built_once: Callable[..., Path]) -> Any:
-    """A small random encoder, for what takes longer with a real one."""
+    """A small random encoder, because a real one would take longer."""
     from xtr_tf.api.model import Model
     from xtr_tf.model.folder import save_encoder
 

@@ -1,4 +1,4 @@
-"""Results print well, compare well, cannot be changed, and nothing in them is markup."""
+"""Results can be printed and compared but not changed, and nothing in them is read as markup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmarks' modules, which are scripts next to each other and no package."""
+"""Loads the benchmarks' modules, which are scripts in folders and not a package."""
 
 from __future__ import annotations
 

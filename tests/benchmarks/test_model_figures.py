@@ -1,4 +1,4 @@
-"""How questions across languages are made, and what an encoder's figures are summed up to."""
+"""How questions across languages are made, and how an encoder's figures are summarised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures that documents quote are those of the benchmarks' stored output, benchmarks/README.md."""
+"""Figures in documents equal those in the stored output of benchmarks, benchmarks/README.md."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 NUMBER = r"(\d+(?:\.\d+)?)"
-# Of a million tokens: time at concurrency 1, queries per second at 16.
+# For a million tokens: time at concurrency 1, queries per second at 16.
 ONE = rf"concurrency 1: [^|]*\|[^|]*\| {NUMBER} ms"
 SIXTEEN = rf"concurrency 16 \|[^|]*\| \d+ ms, \d+ ms, {NUMBER} \|"
-# A document, what stands around a figure in it, and what stands around it in the stored output.
+# A document, a pattern for a figure in it, and a pattern for the same figure in the stored output.
 QUOTED = [
     ("README.md", rf"{NUMBER} times FAISS", rf"faiss_ratio_1t={NUMBER}"),
     ("README.md", rf"{NUMBER} to 6 times xtr-warp-rs", rf"warp_ratio={NUMBER}"),
@@ -59,5 +59,5 @@ def test_a_figure_is_the_stored_one_rounded(
     assert len(set(said)) == 1
     assert measured
     unit = 10.0 ** -len(said[0].partition(".")[2])
-    # One that lies halfway may be rounded either way.
+    # A figure that is halfway may be rounded either way.
     assert abs(float(said[0]) - float(measured[0])) <= unit * (0.5 + 1e-9)

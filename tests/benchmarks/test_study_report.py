@@ -1,4 +1,4 @@
-"""How the study's measurements become tables, and where its curves are said to cross."""
+"""How the study's measurements become tables, and where its curves cross."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""XLA takes the whole step at the shapes that mxtr_base is trained with on a TPU."""
+"""XLA compiles the whole step at the shapes of mxtr_base on a TPU."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import pytest
 
 REPLICAS = 8
-# What shapes do not depend on: few and narrow layers.
+# Few and narrow layers, which the shapes do not depend on.
 SMALL = {"num_layers": 1, "model_dim": 64, "feed_forward_dim": 64, "num_heads": 1, "vocabulary_size": 512}
 
 
@@ -21,7 +21,7 @@ def test_the_whole_step_is_one_program_of_static_shapes(program):
     """A replica's queries against the documents of all eight, in two blocks, as a TPU would get it."""
     config = program.replica_config(REPLICAS, **SMALL)
     hlo = program.trace(config, REPLICAS)
-    assert "<=" not in "".join(re.findall(r"\w+\[[^\]]*\]", hlo))  # sizes that only a run would tell
+    assert "<=" not in "".join(re.findall(r"\w+\[[^\]]*\]", hlo))  # sizes that are known only at run time
     blocks = program.count_blocks(hlo, config.encoder.projection_dim)
     assert blocks == 2
     queries = config.training.batch_size
@@ -37,7 +37,7 @@ def test_the_whole_step_is_one_program_of_static_shapes(program):
 
 @pytest.mark.slow
 def test_xla_compiles_the_whole_step(program):
-    """Down to machine code, for this processor."""
+    """Compiles to machine code for this CPU."""
     compiled = program.trace(program.replica_config(REPLICAS, **SMALL), REPLICAS, stage="optimized_hlo")
     assert " fusion(" in compiled
     assert program.count_blocks(compiled, 128) == 2

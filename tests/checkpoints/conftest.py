@@ -1,4 +1,4 @@
-"""Golden checkpoints: tiny, random, and written by the libraries that published ones were written with.
+"""Golden checkpoints: tiny, random, and written by the same libraries as published ones.
 
 `make parity` points XTR_TF_GOLDEN to freshly written ones.
 """

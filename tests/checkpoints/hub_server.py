@@ -19,10 +19,10 @@ class HubServer(ThreadingHTTPServer):
 
     Attributes:
         repositories: Their folders.
-        cut: Whether every body ends after half of what was asked for.
-        spoiled: Files that arrive with one byte changed.
-        ranges: The `Range` headers that came.
-        fetched: Files whose content was asked for.
+        cut: Whether every body ends after half of what was requested.
+        spoiled: Files that are sent with one byte changed.
+        ranges: The `Range` headers received.
+        fetched: Files whose content was requested.
     """
 
     daemon_threads = True
@@ -41,7 +41,7 @@ class HubServer(ThreadingHTTPServer):
 
 
 def describe(folder: Path, file: Path) -> dict[str, Any]:
-    """A file as the API tells of it: large ones by SHA-256, small ones by git's hash."""
+    """The API's description of a file: a large one by its SHA-256, a small one by git's hash."""
     content = file.read_bytes()
     entry: dict[str, Any] = {"rfilename": str(file.relative_to(folder)), "size": len(content)}
     entry["blobId"] = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()

@@ -1,4 +1,4 @@
-"""What we export, transformers loads and computes the same vectors from; run by `make parity`."""
+"""transformers loads our exports and computes the same vectors; run by `make parity`."""
 
 from __future__ import annotations
 

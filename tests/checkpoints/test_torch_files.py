@@ -1,4 +1,4 @@
-"""PyTorch files: what torch wrote is read, and nothing a pickle says is ever executed."""
+"""PyTorch files: what torch wrote is read, and nothing in a pickle is ever executed."""
 
 from __future__ import annotations
 

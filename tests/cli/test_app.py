@@ -1,4 +1,4 @@
-"""The command line as a user meets it: its output and exit codes, in real processes where that matters."""
+"""The command line from a user's view: output and exit codes, in real processes where that matters."""
 
 from __future__ import annotations
 

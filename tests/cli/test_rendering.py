@@ -1,4 +1,4 @@
-"""What commands print of texts they did not write: as it stands, never read as markup."""
+"""Commands print texts from documents and queries unchanged, never as markup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Downloads against a server of our own: checked, unpacked, whole or absent."""
+"""Downloads from a local server: checked, unpacked, complete or absent."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CONTENTS = {"/scifact.zip": ARCHIVE, "/plain": PLAIN, "/short": PLAIN, "/broken.
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        if self.path == "/hub":  # the Hub tells the hash and redirects to its storage
+        if self.path == "/hub":  # the Hub sends the hash and redirects to its storage
             self.send_response(302)
             self.send_header("X-Linked-ETag", f'"{hashlib.sha256(PLAIN).hexdigest()}"')
             self.send_header("Location", "/plain")

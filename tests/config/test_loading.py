@@ -158,7 +158,7 @@ def test_an_old_key_is_answered_with_the_new_one(old: str, new: str) -> None:
 
 
 def test_a_key_that_is_given_twice(tmp_path):
-    """Of which YAML takes the last: a field with two types, say."""
+    """YAML would use the last one: for example, a field with two types."""
     path = tmp_path / "pipeline.yaml"
     path.write_text("corpus:\n  encoding:\n    fields: {year: int, year: float}\n")
     with pytest.raises(InputError, match=r"line 3, column 25; fix .*: the key 'year' twice"):

@@ -1,4 +1,4 @@
-"""Whole evaluations of a small random model on the example, as the library and as a command."""
+"""Whole evaluations of a small random model on the example, by the library and by the command."""
 
 from __future__ import annotations
 

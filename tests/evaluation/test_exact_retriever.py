@@ -42,7 +42,7 @@ def queries() -> list[EncodedQuery]:
 
 
 def naive_scores(index: CorpusTokens, query: np.ndarray, k_prime: int, imputation: str) -> list[float]:
-    """f_XTR' as the paper defines it, one number at a time; NaN for a document that is no candidate."""
+    """f_XTR' as the paper defines it, one number at a time; NaN for a document that is not a candidate."""
     owners = index.document_of_token
     scores = []
     similarities = [[float(token @ vector) for vector in index.vectors] for token in query]

@@ -1,4 +1,4 @@
-"""Partitions that are searched one after the other give the rankings of the index they are parts of."""
+"""Partitions, searched one after the other, give the rankings of the whole index."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_collection_ranks_as_one_index_does(
         if query.id == "q1":
             continue
         assert run.scores(query.id) == pytest.approx(expected.scores(query.id), abs=CLOSE)
-        # Documents whose scores rounding could swap are as good as each other.
+        # Documents whose scores are within rounding may swap places.
         scores = dict(zip(expected.documents(query.id), expected.scores(query.id), strict=True))
         floor = min(scores.values())
         for document, score in zip(run.documents(query.id), run.scores(query.id), strict=True):

@@ -27,7 +27,7 @@ EXAMPLE = TrainingExample("q", "How long is the Nile?", (CORPUS[0],), language="
 
 
 def rank(queries, depth):
-    """The same ranking for every query: the corpus as it stands."""
+    """The same ranking for every query: the order of the corpus."""
     ids = [document.id for document in CORPUS]
     return Run("fixed", {query.id: (ids[:depth], SCORES[:depth]) for query in queries})
 

@@ -1,4 +1,4 @@
-"""The report: what its forms say, and how its page looks to a browser."""
+"""The report: its content in every format, and its page in a browser."""
 
 from __future__ import annotations
 

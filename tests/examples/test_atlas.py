@@ -1,4 +1,4 @@
-"""The embedded corpus is what its README says."""
+"""The embedded corpus matches its README."""
 
 from __future__ import annotations
 

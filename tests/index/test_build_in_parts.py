@@ -85,7 +85,7 @@ def test_parts_of_another_configuration_are_not_taken(make_vectors: MakeVectors,
 
 
 def test_a_damaged_part_is_built_again(make_vectors: MakeVectors, tmp_path: Path) -> None:
-    """A bit that flips on a disk must not reach the index, which would call it its own."""
+    """A bit that flips on the disk must not get into the index, whose checksums would then include it."""
     config = IndexConfig(kind="scann", num_leaves=12)
     vectors = make_vectors("vectors", IDS, shards=3)
 

@@ -1,4 +1,4 @@
-"""A refreshed index is, file for file, the full build with the same cells and codebooks."""
+"""A refreshed index is, file for file, the full build with the same leaves and codebooks."""
 
 from __future__ import annotations
 

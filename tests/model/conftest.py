@@ -1,4 +1,4 @@
-"""Small encoders whose every weight is random, so that none can be left out unnoticed; small vocabularies."""
+"""Small vocabularies, and small encoders with only random weights, so that a missing one is noticed."""
 
 from __future__ import annotations
 

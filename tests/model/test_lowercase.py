@@ -21,8 +21,8 @@ WORDS = [
     "Ⱥ ẞ Ω K Å",
     "JĮ Ì Í Ĩ J\u0307 I\u0307 Į\u0301",
 ]
-# TensorFlow's tables are Unicode 13's. These capitals came with 14, no other until 15.1, the newest tables of
-# the interpreters in use: to TensorFlow they are no letters yet, and stay as they are.
+# TensorFlow's tables are Unicode 13's. These capitals came with 14, and no others until 15.1, the newest
+# tables of the interpreters in use. TensorFlow does not know them as letters and leaves them unchanged.
 SINCE_13 = [
     *"\u2c2f\ua7c0\ua7d0\ua7d6\ua7d8",
     *map(chr, {*range(0x10570, 0x10596)} - {0x1057B, 0x1058B, 0x10593}),

@@ -87,7 +87,7 @@ def test_all_that_does_not_fit_is_listed_and_nothing_is_set(make_encoder):
 
 
 class Lazy:
-    """A weight in a file: when it is read is written down."""
+    """A weight in a file, which records when it is read."""
 
     def __init__(self, name: str, shape: tuple[int, ...], reads: list[str]) -> None:
         self.name, self.shape, self.reads = name, shape, reads

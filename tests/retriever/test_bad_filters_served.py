@@ -1,4 +1,4 @@
-"""Bad filters and bad weights of BM25 as TensorFlow Serving would meet them: an error each."""
+"""Bad filters and bad weights of BM25 in TensorFlow Serving's loader: each is an error."""
 
 from __future__ import annotations
 

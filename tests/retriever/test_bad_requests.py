@@ -1,4 +1,4 @@
-"""What a request may get wrong: one sentence each, and never a NaN."""
+"""Mistakes in requests: each gets one sentence, and never a NaN."""
 
 from __future__ import annotations
 

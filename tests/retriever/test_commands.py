@@ -107,7 +107,7 @@ def test_a_fast_check_asks_every_signature_once(exact_export):
 
 @pytest.mark.parametrize("form", [1, 2])
 def test_verify_of_a_model_with_cases_of_an_old_form(exact_export, tmp_path, form):
-    """A bare list without tolerances, and one value of a parameter for all queries."""
+    """A plain list without tolerances, and one value of a parameter for all queries."""
     copy = unchecked_copy(exact_export, tmp_path / "1")
     reference = json.loads((copy / REFERENCE_FILE).read_text())
     cases = [case for case in reference["cases"] if case["signature"] in ("score", "serving_default")]

@@ -48,7 +48,7 @@ def test_the_collection_names_what_it_is_made_of(collection_base, partitions, ti
 
 @pytest.mark.parametrize("kind", ["exact", "scann", "core"])
 def test_partitions_score_as_the_index_does(directories, kind):
-    """The same leaves and codes: not one bit of a score differs, and no token is missing or there twice."""
+    """The same leaves and codes: not one bit of a score differs, and no token is missing or duplicated."""
     index = TokenIndex.open(directories / kind)
     parts = split(index.document_offsets, 3)
     queries = tf.math.l2_normalize(tf.random.stateless_normal([5, index.dim], [1, 2]), axis=1)
@@ -77,7 +77,7 @@ def test_weights_are_those_of_all_documents(partitions, signatures):
         np.testing.assert_array_equal(encoded["pieces"], expected["pieces"])
         largest = rounding(2, np.max(expected["idf"]))
         np.testing.assert_allclose(encoded["idf"], expected["idf"], rtol=0, atol=largest)
-    # What several indexes are asked for, to add it up, is of their own documents.
+    # Counts that clients add up over several indexes are those of each index's own documents.
     for name in ("piece_documents", "num_documents"):
         np.testing.assert_array_equal(found[0][name] + found[1][name], counted[name])
 

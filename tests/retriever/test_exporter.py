@@ -1,4 +1,4 @@
-"""What an export writes, and that nothing of it appears unless it was proved."""
+"""What an export writes, and that nothing is published unless it passed the gate."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_warm_up_requests_run(exact_export, exact_session):
     for record in records.as_numpy_iterator():
         request = prediction_log_pb2.PredictionLog.FromString(record).predict_log.request
         assert request.model_spec.name == "atlas"
-        # What a server that batches wants: inputs that share their first dimension.
+        # A server that batches needs inputs that share their first dimension.
         assert len({value.tensor_shape.dim[0].size for value in request.inputs.values()}) == 1
         inputs = {name: tf.make_ndarray(value) for name, value in request.inputs.items()}
         assert exact_session.run(request.model_spec.signature_name, inputs)

@@ -1,4 +1,4 @@
-"""A search under a filter answers as an index of the allowed documents only; answers can be shown."""
+"""A filtered search answers like an index of only the allowed documents; answers can be shown."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from xtr_tf.retriever.reference_cases import CHECKSUMS_FILE, REFERENCE_FILE
 
 @pytest.fixture
 def copy(exact_export, tmp_path) -> Path:
-    """An export without checksums, so that its answers must tell."""
+    """An export without checksums, so that only its answers can reveal a change."""
     directory = Path(shutil.copytree(exact_export, tmp_path / "1"))
     (directory / CHECKSUMS_FILE).unlink()
     return directory
@@ -82,7 +82,7 @@ def test_damaged_models(copy):
 
 
 def test_other_weights_are_noticed(copy):
-    """One bit in a hundred thousand bytes: the checkpoint's own checksum, or the answers, tell."""
+    """One bit in a hundred thousand bytes: the checkpoint's own checksum or the answers reveal it."""
     data = next((copy / "variables").glob("variables.data-*"))
     content = bytearray(data.read_bytes())
     content[len(content) // 3] ^= 0x40

@@ -1,4 +1,4 @@
-"""Requests with a value for each query: every query gets what it would get alone, in every kind of index."""
+"""Requests with one value per query: every query gets its own answer, in every kind of index."""
 
 from __future__ import annotations
 

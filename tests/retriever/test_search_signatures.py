@@ -228,7 +228,7 @@ def test_an_empty_batch_is_answered(signatures):
 
 
 def test_first_calls_of_a_session_build_no_graph_of_the_ranking(tiny_retriever, monkeypatch):
-    """A query of another length must not wait for one either."""
+    """A query of another length must not wait for tracing, either."""
     eager = []
     rank = tiny_retriever.rank
     monkeypatch.setattr(

@@ -105,7 +105,7 @@ def test_empty_and_blank_batches(sessions, kind):
 
 
 def test_closing_one_session_leaves_another_of_the_same_model_alone(published, sessions):
-    """Their ScaNN resources have the same name, yet are apart."""
+    """Their ScaNN resources have the same name but are separate."""
     with SavedModelSession(published["scann"]) as short_lived:
         before = short_lived.run("serving_default", {"query": QUERIES})
     after = sessions["scann"].run("serving_default", {"query": QUERIES})
@@ -125,7 +125,7 @@ def test_the_card_tells_what_it_was_made_of(published):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_v1_session_agrees(published, kind):
-    """What TensorFlow Serving's loader is in Python; the process loads only the op libraries."""
+    """TensorFlow Serving's loader, called from Python; the process loads only the op libraries."""
     script = Path(__file__).with_name("v1_session.py")
     subprocess.run([sys.executable, str(script), str(published[kind]), *LIBRARIES[kind]], check=True)
 

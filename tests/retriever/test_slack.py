@@ -68,7 +68,7 @@ def test_rankings_of_other_roundings_are_within_the_tolerance(seed):
 
 
 def test_a_query_at_an_edge_of_the_index_is_left_out():
-    """One whose vector lies so close between two cells that the last bit decides which is searched."""
+    """A query vector between two leaves, where the last bit decides which one is searched."""
     edge = QUERIES[2, 0, 0]
 
     def with_cells(queries: np.ndarray) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Versions appear whole, count on, and are never replaced."""
+"""Versions appear complete, get the next number, and are never replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small model that uses every kind of tensor, saved once a run."""
+"""A small model that uses every kind of tensor, saved once per run."""
 
 from __future__ import annotations
 

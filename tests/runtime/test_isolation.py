@@ -1,4 +1,4 @@
-"""The runtime and Python TensorFlow: apart from one another, and together in either order."""
+"""The runtime and Python TensorFlow: independent of each other, and together in either order."""
 
 from __future__ import annotations
 

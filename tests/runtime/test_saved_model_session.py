@@ -21,7 +21,7 @@ def session(toy_model: Path):
         yield session
 
 
-# In a process of its own: what other tests leave behind and take is not to be measured.
+# In a new process, so that the memory of other tests is not measured.
 MEASURE = textwrap.dedent(
     """
     import gc

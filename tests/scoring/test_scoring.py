@@ -28,7 +28,7 @@ def normalised(generator: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def reference_xtr(queries, mask, vectors, documents, k_prime, imputation, constant, allowed):
-    """One loop a symbol of the definition; returns {query: {document: score}}."""
+    """One loop per symbol of the definition; returns {query: {document: score}}."""
     answers = []
     for query, valid in zip(queries, mask, strict=True):
         rows = query[valid]

@@ -129,7 +129,7 @@ def toy_models(built_once: Callable[..., Path]) -> Path:
 
 @pytest.fixture
 def model_base(toy_models: Path, tmp_path: Path) -> Path:
-    """A base directory of one's own, with version 1."""
+    """A base directory for one test, with version 1."""
     base = tmp_path / "base"
     shutil.copytree(toy_models / "1", base / "1")
     return base

@@ -1,4 +1,4 @@
-"""Whatever is thrown at the server, it answers with a status and lives."""
+"""Whatever is sent to the server, it answers with a status and keeps running."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def outcome(call) -> tuple[grpc.StatusCode, str]:
 
 
 def test_thousands_of_mutated_messages(server, calls):
-    """INTERNAL is allowed only for what is no message at all."""
+    """INTERNAL is allowed only for bytes that are not a message at all."""
     generator = random.Random(0)
     status_request = calls.protos.get_model_status_pb2.GetModelStatusRequest()
     status_request.model_spec.name = "default"

@@ -1,4 +1,4 @@
-"""The gRPC services as a client of TensorFlow Serving meets them."""
+"""The gRPC services, called by a client of TensorFlow Serving."""
 
 from __future__ import annotations
 

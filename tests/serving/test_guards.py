@@ -1,4 +1,4 @@
-"""What stands between a request and the model: limits, places, tokens, the log."""
+"""What a request passes before it reaches the model: limits, places, tokens, the log."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_one_request_too_many_is_refused_and_the_place_is_given_back():
 def test_requests_that_are_too_much_together_are_refused():
     admission = Admission(10, 100)
     with admission.admit() as place:
-        place.hold(1000)  # one alone is bound by the limit on messages
+        place.hold(1000)  # a single one is bound by the limit on messages
     with admission.admit() as first, admission.admit() as second:
         first.hold(60)
         with pytest.raises(RequestError, match="busy with 60 bytes of requests") as caught:

@@ -1,4 +1,4 @@
-"""Images are made of files that exist, on the Python of their lock, and run as nobody special."""
+"""Images copy files that exist, have the Python of their lock, and run as an unprivileged user."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_a_fingerprint_changes_with_any_file(tmp_path):
 
 
 class FakeServable:
-    """Stands where a loaded model would; only the choice among versions is looked at here."""
+    """A stand-in for a loaded model; these tests look only at the choice of versions."""
 
 
 def model(states: dict[int, State], policy: VersionPolicy | None = None, **labels: int) -> ModelVersions:

@@ -1,4 +1,4 @@
-"""The dashboard and the alerts speak of metrics that the server has."""
+"""The dashboard and the alerts use metrics that the server has."""
 
 from __future__ import annotations
 

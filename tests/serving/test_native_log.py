@@ -1,4 +1,4 @@
-"""Every line on the server's standard error is JSON, whoever wrote it, a crash's last words included."""
+"""Every line on the server's standard error is JSON, whoever wrote it, even in a crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clients of docs/how-to/clients.md, compiled and run where their tools are there."""
+"""The clients of docs/how-to/clients.md, compiled and run if their tools are installed."""
 
 from __future__ import annotations
 

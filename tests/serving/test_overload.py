@@ -1,4 +1,4 @@
-"""Too much at once, too late, too large: refused with the right code, at once, and the server lives."""
+"""Too much at once, too late, too large: refused at once with the right code; the server keeps running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`xtr-tf query` as a user meets it."""
+"""`xtr-tf query` from a user's view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another configuration while the server runs: by a call, and by the file that is watched."""
+"""A new configuration while the server runs: by a call, and by the watched file."""
 
 from __future__ import annotations
 

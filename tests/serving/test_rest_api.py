@@ -1,4 +1,4 @@
-"""The REST API as a client of TensorFlow Serving meets it."""
+"""The REST API, called by a client of TensorFlow Serving."""
 
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ CHECKS = [
 @pytest.mark.parametrize("path", ["/v1/search", "/v1/rerank", "/v2/rerank", "/rerank"])
 @pytest.mark.parametrize("mode", list(schemathesis.GenerationMode))
 def test_the_server_does_what_its_openapi_document_says(only_model, path, mode):
-    """Requests made up from the document, sound and unsound, are answered or refused as it says."""
+    """Valid and invalid requests generated from the document are answered or refused as it says."""
     schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{only_model.rest_port}/openapi.json")
     sound = mode is schemathesis.GenerationMode.POSITIVE
     seen = set()
@@ -247,5 +247,5 @@ def test_the_server_does_what_its_openapi_document_says(only_model, path, mode):
         case.validate_response(response, checks=CHECKS)
 
     run()
-    # What is unsound may be a header, such as the token.
+    # The invalid part may be a header, such as the token.
     assert (200 if sound else 400) in seen

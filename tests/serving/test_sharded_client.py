@@ -1,4 +1,4 @@
-"""An index in parts answers as the whole does."""
+"""An index in parts answers like the whole index."""
 
 from __future__ import annotations
 

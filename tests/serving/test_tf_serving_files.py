@@ -289,7 +289,7 @@ def test_only_whole_versions_are_fetched(folder, tmp_path):
 
 
 def assert_drains(container: dict[str, Any], grace_seconds: int) -> None:
-    """The server knows no SIGTERM: what must end before the pod does must end while `preStop` sleeps."""
+    """The server ignores SIGTERM, so everything must finish while `preStop` sleeps."""
     flags = dict(argument.removeprefix("--").split("=", 1) for argument in container["args"])
     assert int(flags["grpc_max_threads"]) >= 64
     assert flags["allow_version_labels_for_unavailable_models"] == "true"

@@ -1,4 +1,4 @@
-"""New versions while requests come in: nothing lost, nothing mixed, nothing broken let through."""
+"""New versions while requests come in: none is lost or mixed, and no broken version is served."""
 
 from __future__ import annotations
 

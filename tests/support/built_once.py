@@ -1,4 +1,4 @@
-"""Folders that take long to make, made once a run and read by the tests of every worker."""
+"""Folders that take long to make, made once per run and read by the tests of every worker."""
 
 from __future__ import annotations
 

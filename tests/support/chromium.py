@@ -1,4 +1,4 @@
-"""Pages in a real browser. Where there is none a test is skipped; in CI, which installs one, it fails."""
+"""Pages in a real browser. Without one, a test is skipped; in CI, which installs one, it fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Page(NamedTuple):
     Attributes:
         elements: The document as it is after its scripts ran; empty with `--screenshot`.
         console: Lines that the page's scripts and the browser's checks wrote.
-        log: All that the browser said.
+        log: All output of the browser.
     """
 
     elements: str

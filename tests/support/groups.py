@@ -1,7 +1,7 @@
 """Which tests run in the same worker, and which begin first.
 
 A worker runs the tests of a group one after the other, so that what they share in memory is made once.
-A group is a file, save for those that share something that takes long.
+A group is one file, unless several files share something that takes long.
 """
 
 from __future__ import annotations

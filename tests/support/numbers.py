@@ -1,7 +1,7 @@
 """How numbers are compared: tolerances from the sizes of sums, and rankings up to ties.
 
 Processors and libraries add the terms of a sum in different orders. Two such sums are never compared bit for
-bit, and two documents whose scores agree within that rounding may stand in either order.
+bit, and two documents whose scores agree within that rounding may be in either order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _EPSILON = float(np.finfo(np.float32).eps)
 
 
 def rounding(terms: int, size: Any = 1.0) -> Any:
-    """How far two float32 sums of the same terms may lie apart, whatever the order of addition.
+    """How far two float32 sums of the same terms may differ, whatever the order of addition.
 
     Each of the two is at most `terms` half units in the last place from the true sum.
 
@@ -30,7 +30,7 @@ def rounding(terms: int, size: Any = 1.0) -> Any:
 
 
 def network_rounding(terms: int) -> float:
-    """How far two float32 results of one network may lie apart, relative to their length.
+    """How far two float32 results of one network may differ, relative to their length.
 
     The errors of successive sums are independent of each other and grow like a random walk; the bound that
     `rounding` gives would be a hundred times what is ever seen. Four standard deviations.
@@ -49,7 +49,7 @@ def assert_same_ranking(
     Args:
         expected_scores: `[documents]`, the score of each; NaN or -inf for one that is no candidate.
         ordinals: `[depth]`, the ranking, with -1 after the last document where there are too few.
-        tolerance: documents whose scores differ by no more may stand in either order.
+        tolerance: documents whose scores differ by no more may be in either order.
     """
     problems = ranking_problems(expected_scores, ordinals, tolerance)
     assert not problems, f"{problems} Received: {np.asarray(ordinals).tolist()}"

@@ -1,4 +1,4 @@
-"""Running the `xtr-tf` command and pieces of Python, each in a process of its own or in this one."""
+"""Runs the `xtr-tf` command and pieces of Python, in a new process or in this one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COMMAND = str(Path(sys.executable).parent / "xtr-tf")
 
 
 def run_command(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-    """Runs `xtr-tf ARGUMENTS` as a user does, in a process of its own."""
+    """Runs `xtr-tf ARGUMENTS` as a user does, in a new process."""
     return subprocess.run(  # type: ignore[call-overload]
         [COMMAND, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=300, **options
     )
@@ -58,7 +58,7 @@ def _same_log_levels(*names: str) -> Iterator[None]:
 
 
 def run_python(script: str, *arguments: str | Path) -> str:
-    """Runs a script in a process of its own and returns what it printed."""
+    """Runs a script in a new process and returns what it printed."""
     command = [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(script), *map(str, arguments)]
     process = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert process.returncode == 0, process.stderr

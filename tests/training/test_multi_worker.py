@@ -1,4 +1,4 @@
-"""Two processes on this machine train one model, and stop together whichever of them is told to."""
+"""Two processes on this machine train one model, and stop together whichever of them gets the signal."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_a_teachers_vectors_are_enough_to_train_on(tiny_run, tmp_path, atlas_sto
 
 
 def test_examples_and_a_teachers_vectors_are_learned_from_together(tiny_run, uninterrupted, atlas_store):
-    """With a weight of nothing it is the run without a teacher; with another it is not."""
+    """With a weight of 0 it is the run without a teacher; with another weight it is not."""
     runs = []
     for weight in (0.0, 1.0):
         config = tiny_run(f"weight_{weight}")
@@ -136,7 +136,7 @@ def test_examples_and_a_teachers_vectors_are_learned_from_together(tiny_run, uni
 
 @pytest.fixture(scope="module")
 def atlas_store(repository, tmp_path_factory) -> Path:
-    """A teacher for whom a character's vector is what counts: one vector per character of some passages."""
+    """A teacher with one vector per character of some passages."""
     folder = tmp_path_factory.mktemp("store")
     lines = (repository / "examples" / "atlas" / "corpus.jsonl").read_text(encoding="utf-8").splitlines()[:32]
     texts = [json.loads(line)["text"][:60] for line in lines]
@@ -365,13 +365,13 @@ def test_another_configuration_does_not_continue_a_run(tiny_run, uninterrupted):
     changed = dataclasses.replace(config, loss=dataclasses.replace(config.loss, k_train=3))
     with pytest.raises(InputError, match=r"loss\.k_train changed"):
         train(changed)
-    # The best value so far is comparable with values of the same measure alone.
+    # The best value so far can only be compared with values of the same metric.
     with pytest.raises(InputError, match=r"training\.dev_metric, training\.dev_k_prime changed"):
         train(tiny_run(steps=1, dev_metric="MRR@10", dev_k_prime=7))
 
 
 def test_a_run_of_an_earlier_version_continues(base_run, tmp_path):
-    """Its configuration lacks the settings that came later, which then were what their defaults are."""
+    """Its configuration lacks settings that were added later, whose defaults are the earlier behaviour."""
     record = RunRecord(tmp_path)
     record.start(base_run)
     (record.checkpoints / "step_000000001").mkdir(parents=True)

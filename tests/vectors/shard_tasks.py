@@ -10,12 +10,12 @@ from pathlib import Path
 
 @dataclasses.dataclass(frozen=True)
 class KilledTask:
-    """Leaves a file for every shard; whoever gets the shard `fatal` is killed, so many times.
+    """Writes a file for every shard; workers that get the shard `fatal` are killed.
 
     Attributes:
-        folder: Where to.
+        folder: The folder to write to.
         fatal: The shard.
-        times: How often.
+        times: How many workers are killed.
     """
 
     folder: str

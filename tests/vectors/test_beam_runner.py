@@ -41,7 +41,7 @@ def expected(corpus: Path, model: Path, tmp_path_factory: pytest.TempPathFactory
 def test_the_direct_runner_in_memory(
     corpus: Path, model: Path, expected: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Beam would read this process's own command line if it were not kept from it.
+    # Otherwise Beam would read this process's own command line.
     monkeypatch.setattr(sys, "argv", ["xtr-tf", "--runner=NoSuchRunner", "-v"])
     encode_corpus(
         corpus, model, tmp_path / "out", shard_characters=4000, runner=BeamRunner(["--runner=DirectRunner"])

@@ -1,4 +1,4 @@
-"""Workers that see nothing but a staging folder, here of a file system made for the test."""
+"""Workers that see only a staging folder, on a file system made for the test."""
 
 from __future__ import annotations
 

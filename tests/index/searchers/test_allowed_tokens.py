@@ -1,4 +1,4 @@
-"""Searching some of the tokens, as an index of only these would."""
+"""Searching some of the tokens gives the answers of an index of only these."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS = {
     "reordered": {"kind": "scann", "num_leaves": 50, "reordering": True},
     "sharded": {"kind": "scann", "num_leaves": 50, "num_shards": 3},
 }
-# How much of the exact answer must be found: what codes and leaves lose.
+# How much of the exact answer must be found; codes and leaves lose the rest.
 LEAST = {"exact": 1.0, "core": 0.97, "scann": 0.8, "reordered": 0.95, "sharded": 0.8}
 
 

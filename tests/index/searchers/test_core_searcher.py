@@ -113,7 +113,7 @@ def test_no_query_tokens_give_no_rows(make_index, queries):
 
 @pytest.fixture
 def half_empty():
-    """A searcher of two leaves of which the second holds nothing."""
+    """A searcher with two leaves, the second of which is empty."""
     return core_searcher.CoreSearcher(
         centres=np.eye(2, dtype=np.float32),
         leaf_offsets=np.array([0, 3, 3]),

@@ -1,4 +1,4 @@
-"""Shards in one model, against the same index in one piece."""
+"""Shards in one model, compared with the same index without shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a TPU's approximate top-k costs: its algorithm in NumPy, for processors find the k largest exactly."""
+"""What a TPU's approximate top-k costs, by its algorithm in NumPy, because CPUs compute top-k exactly."""
 
 from __future__ import annotations
 

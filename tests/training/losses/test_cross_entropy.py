@@ -1,4 +1,4 @@
-"""The loss: its gradients in closed form, the failure case that XTR mends, and the softmax itself."""
+"""The loss: its gradients in closed form, the failure case that XTR fixes, and the softmax itself."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_gradient_of_token_retrieval_is_the_papers(seed, k_train):
 
 
 def test_the_failure_of_sum_of_max_is_a_high_loss_under_token_retrieval():
-    """Every token of the positive is beaten by one negative: ColBERT is content, retrieval fails."""
+    """Every token of the positive is beaten by one negative: ColBERT's loss is low, but retrieval fails."""
     n = 4
     positive = np.full([n, 1], 0.8)
     negatives = [np.where(np.arange(n)[:, None] == i, 0.81, 0.0) for i in range(n)]

@@ -1,4 +1,4 @@
-"""f_XTR against a slow, obvious NumPy reference, and against what is easily got wrong."""
+"""f_XTR against a slow, obvious NumPy reference, and cases that are easy to get wrong."""
 
 from __future__ import annotations
 
