@@ -86,9 +86,9 @@ def test_every_problem_is_listed_at_once(xtr: Checkpoint) -> None:
     assert message.count(";") == 5
 
 
-def test_a_missing_projection_must_be_asked_for(xtr: Checkpoint) -> None:
+def test_a_missing_projection_needs_a_seed(xtr: Checkpoint) -> None:
     without = changed(xtr, **{"2_Dense/linear.weight": None})
-    with pytest.raises(InputError, match="projection/kernel is missing and was not asked to be initialised"):
+    with pytest.raises(InputError, match="projection/kernel is missing, and there is no seed"):
         plan_import(without).check("x")
     plan = plan_import(without, initialize_projection=True)
     plan.check("x")

@@ -130,7 +130,7 @@ def test_the_best_pieces_are_kept_and_every_character() -> None:
     assert lowercase == ["▁", "▁corpus", "z", "▁worst"]
     assert pieces_of(keep_best_pieces(model, 2, lowercase=False)) == ["▁", "▁Corpus", "z", "Z", "▁worst"]
     for count in (0, 6):
-        with pytest.raises(InputError, match=f"There are 5 pieces to choose from. Received: {count}."):
+        with pytest.raises(InputError, match=f"Keep between 1 and 5 pieces. Received: {count}."):
             keep_best_pieces(model, count, lowercase=True)
 
 

@@ -154,7 +154,7 @@ def _cached(repo_id: str, revision: str | None, error: Exception) -> Path:
         pass
     raise InputError(
         f"The Hugging Face Hub cannot be reached ({type(error).__name__}), and its cache {HF_HUB_CACHE} does "
-        f"not have this checkpoint; where there is a network run `hf download {repo_id}` and copy that "
+        f"not have this checkpoint; run `hf download {repo_id}` on a machine with a network and copy that "
         "folder, or put config.json, spiece.model, model.safetensors or pytorch_model.bin, and 2_Dense/ if "
         f"there is one, into a folder for `xtr-tf checkpoint import`. Received: {repo_id!r}."
     ) from None

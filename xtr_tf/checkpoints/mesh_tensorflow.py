@@ -25,7 +25,7 @@ def read_mesh_tensorflow(prefix: Path) -> dict[str, LazyTensor]:
 
     def damaged(error: Exception) -> InputError:
         return InputError(
-            "A TensorFlow checkpoint must be complete: `.index` and all `.data` files; fetch it again. "
+            "A TensorFlow checkpoint must be complete: `.index` and all `.data` files; download it again. "
             f"Received: {str(prefix)!r} ({str(error).splitlines()[0]})."
         )
 

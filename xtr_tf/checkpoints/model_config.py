@@ -61,7 +61,7 @@ def read_hugging_face_config(file: Path) -> EncoderConfig:
     if missing:
         raise InputError(
             f"The model's description must give these as integers. Received: {missing!r} missing or not "
-            f"whole in {str(file)!r}."
+            f"integers in {str(file)!r}."
         )
     settings: dict[str, Any] = {ours: config[theirs] for theirs, ours in _SIZES.items()}
     settings |= {ours: config[theirs] for theirs, ours in _OPTIONAL.items() if theirs in config}

@@ -175,7 +175,7 @@ def read_shards(index: Path, read_file: Callable[[Path], dict[str, LazyTensor]])
     absent = [file for file in files if not (index.parent / file).is_file()]
     if outside or absent:
         raise InputError(
-            "Every shard must lie next to the index that names it; fetch those that are missing. "
+            "Every shard must be next to the index that names it; download those that are missing. "
             f"Received: {sorted({*outside, *absent})!r} in {str(index)!r}."
         )
     tensors: dict[str, LazyTensor] = {}
@@ -184,6 +184,6 @@ def read_shards(index: Path, read_file: Callable[[Path], dict[str, LazyTensor]])
     lost = sorted(set(weight_map) - set(tensors))
     if lost:
         raise InputError(
-            f"The index names tensors that are in no shard; fetch the shards again. Received: {lost!r}."
+            f"The index names tensors that are in no shard; download the shards again. Received: {lost!r}."
         )
     return tensors

@@ -58,7 +58,7 @@ class ImportPlan:
             listed = "; ".join(f"{name} {problem}" for name, problem in self.problems.items())
             if set(self.problems) == {PROJECTION}:
                 raise InputError(
-                    f"The checkpoint has no projection, as plain T5 and mT5 do not ({listed}); draw one "
+                    f"The checkpoint has no projection, like plain T5 and mT5 ({listed}); initialise one "
                     f"with `--init-projection SEED`, and train it. Received: {str(path)!r}."
                 )
             raise InputError(
@@ -96,7 +96,7 @@ def plan_import(
     for name in shapes.keys() - assignments.keys() - optional:
         problems[name] = "is missing"
         if name == PROJECTION:
-            problems[name] += " and was not asked to be initialised"
+            problems[name] += ", and there is no seed to initialise it"
     for name, assignment in assignments.items():
         if problem := _misfit(assignment, shapes.get(name)):
             problems[assignment.foreign] = problem

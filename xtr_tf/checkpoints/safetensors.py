@@ -50,7 +50,7 @@ def read_safetensors(path: Path) -> dict[str, LazyTensor]:
             pass
     except (SafetensorError, OSError) as error:
         raise InputError(
-            f"A safetensors file is missing, truncated or damaged ({error}); fetch it again. "
+            f"A safetensors file is missing, truncated or damaged ({error}); download it again. "
             f"Received: {str(path)!r}."
         ) from error
     with path.open("rb") as file:

@@ -83,14 +83,14 @@ def _values(folder: Path, dtype: str) -> np.ndarray:
     # zarr itself reads a missing chunk as zeros.
     if array.nchunks_initialized != array.nchunks:
         raise InputError(
-            "A zarr array must have all of its chunks; fetch it again. "
+            "A zarr array must have all of its chunks; download it again. "
             f"Received: {array.nchunks_initialized} of {array.nchunks} in {str(folder)!r}."
         )
     try:
         values = array[...]
     except (ValueError, RuntimeError, OSError, EOFError, zlib.error) as error:
         raise InputError(
-            f"A zarr array is truncated or damaged; fetch it again. Received: {str(folder)!r} ({error})."
+            f"A zarr array is truncated or damaged; download it again. Received: {str(folder)!r} ({error})."
         ) from error
     return values.view(numpy_dtype(dtype)) if dtype == "bfloat16" else values
 
@@ -127,7 +127,8 @@ def read_msgpack_arrays(path: Path) -> dict[str, LazyTensor]:
         return dict(_leaves(tree, ""))
     except (ValueError, TypeError, KeyError, IndexError, msgpack.exceptions.UnpackException) as error:
         raise InputError(
-            f"A MessagePack file is truncated or damaged; fetch it again. Received: {str(path)!r} ({error})."
+            "A MessagePack file is truncated or damaged; download it again. "
+            f"Received: {str(path)!r} ({error})."
         ) from error
 
 

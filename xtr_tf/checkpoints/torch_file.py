@@ -56,7 +56,7 @@ def read_torch(path: Path) -> dict[str, LazyTensor]:
         raise InputError(f"{str(error).removesuffix('.')} in {str(path)!r}.") from error
     except _DAMAGE as error:
         raise InputError(
-            f"A PyTorch file is truncated or damaged; fetch it again. Received: {str(path)!r} ({error})."
+            f"A PyTorch file is truncated or damaged; download it again. Received: {str(path)!r} ({error})."
         ) from error
     return {name: _lazy(path, places[tensor.storage.key].start, tensor) for name, tensor in tensors.items()}
 
@@ -130,7 +130,7 @@ def _require_values(tensors: dict[str, StoredTensor], places: dict[str, range], 
         needed = tensor.storage.count * numpy_dtype(tensor.storage.dtype).itemsize
         if place.stop - place.start < needed or place.stop > size:
             raise InputError(
-                "A PyTorch file must hold all values of its tensors; fetch it again. "
+                "A PyTorch file must contain all values of its tensors; download it again. "
                 f"Received: {name!r}, which is not complete."
             )
 

@@ -88,7 +88,7 @@ def parse_pickle(file: IO[bytes]) -> Any:
         raise
     except (ValueError, TypeError, IndexError, KeyError, OverflowError) as error:
         raise InputError(
-            f"The pickle in a PyTorch file is damaged; fetch the file again. Received: {error}."
+            f"The pickle in a PyTorch file is damaged; download the file again. Received: {error}."
         ) from error
 
 

@@ -245,7 +245,7 @@ def keep_best_pieces(model: SentencePieceModel, count: int, *, lowercase: bool) 
         ]
     )
     if not 1 <= count <= usable.sum():
-        raise InputError(f"There are {usable.sum():,} pieces to choose from. Received: {count:,}.")
+        raise InputError(f"Keep between 1 and {usable.sum():,} pieces. Received: {count:,}.")
     candidates = np.flatnonzero(usable)
     scores = np.array([pieces[row].score for row in candidates])
     best = np.zeros(len(pieces), bool)
@@ -281,7 +281,7 @@ def _used_pieces(model: SentencePieceModel, texts: Iterable[str], lowercase: boo
         for ids in model.processor.encode(prepared, num_threads=os.cpu_count() or 1):
             used[ids] = True
     if not used.any():
-        raise InputError("A corpus to keep the pieces of must have texts. Received: 0 texts.")
+        raise InputError("The corpus to trim a vocabulary to must have texts. Received: 0 texts.")
     return used
 
 
