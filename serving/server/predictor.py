@@ -97,13 +97,36 @@ class Models(Protocol):
     def lease(
         self, name: str, version: int | None = None, label: str | None = None
     ) -> AbstractContextManager[Answering]:
-        """Finds the version that answers a request and keeps it loaded until the request ends."""
+        """Finds the version that answers a request and keeps it loaded until the request ends.
+
+        Args:
+            name: Name of the model.
+            version: Number of the version. Defaults to the newest one that answers.
+            label: Label of the version, instead of its number.
+
+        Returns:
+            A context with the version.
+
+        Raises:
+            RequestError: There is no such model, version or label, or nothing is loaded yet.
+        """
 
     def states(self, name: str) -> list[Version]:
         """Returns all known versions of a model, lowest first."""
 
     def labelled(self, name: str, label: str) -> int:
-        """Returns the version that has a label."""
+        """Returns the version that has a label.
+
+        Args:
+            name: Name of the model.
+            label: The label.
+
+        Returns:
+            Number of the version.
+
+        Raises:
+            RequestError: There is no such model or label.
+        """
 
 
 class Predictor:

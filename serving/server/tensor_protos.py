@@ -78,7 +78,15 @@ def to_array(proto: Any, max_elements: int) -> np.ndarray:
 
 
 def to_proto(array: np.ndarray, as_content: bool = False) -> Any:
-    """Returns an array as a new `TensorProto`. See `fill_proto`."""
+    """Returns an array as a new `TensorProto`.
+
+    Args:
+        array: Numbers or `bytes` objects.
+        as_content: Whether to write numbers as raw bytes; see `fill_proto`.
+
+    Returns:
+        The message.
+    """
     proto = tensor_pb2.TensorProto()
     fill_proto(proto, array, as_content)
     return proto

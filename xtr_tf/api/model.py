@@ -364,7 +364,7 @@ class Model:
 
 
 def require_model(value: Any) -> Model:
-    """Returns `value` if it is a `Model`; raises `InputError` otherwise."""
+    """Returns `value`, or raises `InputError` unless it is a `Model`."""
     if not isinstance(value, Model):
         raise InputError(
             f"The model must be a `Model`, as `xtr_tf.load` returns it. Received: {type(value).__name__}."

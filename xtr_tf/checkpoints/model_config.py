@@ -73,6 +73,9 @@ def check_projection_config(file: Path) -> None:
 
     Args:
         file: The `config.json` of a `2_Dense` folder; nothing is checked if it does not exist.
+
+    Raises:
+        InputError: The projection has a bias or an activation.
     """
     if not file.is_file():
         return

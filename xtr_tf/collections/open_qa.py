@@ -22,12 +22,28 @@ _METRIC = "Top-20"
 
 
 def question_files(folder: Path, split: str) -> list[Path]:
-    """Finds DPR's question files of one split in `folder`."""
+    """Finds DPR's question files of one split.
+
+    Args:
+        folder: The folder to search.
+        split: Name of the split, such as `test`.
+
+    Returns:
+        Files such as `nq-test.qa.csv`, plain or compressed, sorted by name.
+    """
     return sorted(path for suffix in ("", *COMPRESSIONS) for path in folder.glob(f"*-{split}.qa.csv{suffix}"))
 
 
 def relation_files(folder: Path, split: str) -> list[Path]:
-    """Finds EntityQuestions' files of one split in `folder` or in its folder `dataset`."""
+    """Finds EntityQuestions' files of one split.
+
+    Args:
+        folder: The folder with a folder per split, or with the folder `dataset` as published.
+        split: Name of the split, such as `test`.
+
+    Returns:
+        One file per relation, sorted by name.
+    """
     for place in (folder, folder / "dataset"):
         if found := sorted((place / split).glob(f"P*.{split}.json")):
             return found

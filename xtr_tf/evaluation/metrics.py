@@ -74,6 +74,9 @@ def measure(
 
     Returns:
         `[queries]` float64 in [0, 1], by metric.
+
+    Raises:
+        InputError: A metric is not in `METRICS`.
     """
     for name in metrics:
         if name not in METRICS:

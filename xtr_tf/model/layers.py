@@ -112,7 +112,7 @@ class TokenEmbedder(keras.layers.Layer):
         return (*ids_shape, self.model_dim)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return super().get_config() | {
             "vocabulary_size": self.vocabulary_size,
             "model_dim": self.model_dim,
@@ -189,7 +189,7 @@ class RelativePositionBias(keras.layers.Layer):
         return (1, self.num_heads, ids_shape[1], ids_shape[1])
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return super().get_config() | {
             "num_heads": self.num_heads,
             "num_buckets": self.num_buckets,
@@ -250,11 +250,11 @@ class SelfAttention(keras.layers.Layer):
         return self.out(ops.reshape(mixed, (batch, length, self.num_heads * self.head_dim)))
 
     def compute_output_shape(self, inputs_shape: Shape, bias_shape: Shape | None = None) -> Shape:
-        """That of the inputs."""
+        """Returns the shape of the inputs."""
         return inputs_shape
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return super().get_config() | {
             "num_heads": self.num_heads,
             "head_dim": self.head_dim,
@@ -305,7 +305,15 @@ class FeedForward(keras.layers.Layer):
         self.wo.build((*inputs_shape[:-1], self.inner_dim))
 
     def call(self, inputs: tf.Tensor, seed: tf.Tensor | None = None) -> tf.Tensor:
-        """Maps `[batch, length, model_dim]` to the same shape; `seed` as for `SelfAttention`."""
+        """Applies the two maps.
+
+        Args:
+            inputs: `[batch, length, model_dim]`.
+            seed: `[2]` int32 for dropout, or None.
+
+        Returns:
+            `[batch, length, model_dim]`.
+        """
         if self.activation == "gated-gelu":
             inner = tanh_gelu(self.wi_0(inputs)) * self.wi_1(inputs)
         else:
@@ -313,11 +321,11 @@ class FeedForward(keras.layers.Layer):
         return self.wo(dropout(inner, self.dropout, seed, site=0))
 
     def compute_output_shape(self, inputs_shape: Shape) -> Shape:
-        """That of the inputs."""
+        """Returns the shape of the inputs."""
         return inputs_shape
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return super().get_config() | {
             "inner_dim": self.inner_dim,
             "activation": self.activation,
@@ -367,7 +375,16 @@ class EncoderBlock(keras.layers.Layer):
             layer.build(inputs_shape)
 
     def call(self, inputs: tf.Tensor, bias: tf.Tensor, seed: tf.Tensor | None = None) -> tf.Tensor:
-        """Transforms `[batch, length, model_dim]`; `bias` and `seed` as for `SelfAttention`."""
+        """Applies attention and the feed-forward layer.
+
+        Args:
+            inputs: `[batch, length, model_dim]`.
+            bias: Added to the attention logits; see `SelfAttention`.
+            seed: `[2]` int32 for dropout, or None.
+
+        Returns:
+            `[batch, length, model_dim]`.
+        """
         attention_seed, mlp_seed = (None, None) if seed is None else split_seed(seed, 2)
         attended = self.attention(self.pre_attention_layer_norm(inputs), bias, attention_seed)
         hidden = inputs + dropout(attended, self.dropout, attention_seed, site=1)
@@ -375,11 +392,11 @@ class EncoderBlock(keras.layers.Layer):
         return hidden + dropout(transformed, self.dropout, mlp_seed, site=1)
 
     def compute_output_shape(self, inputs_shape: Shape, bias_shape: Shape | None = None) -> Shape:
-        """That of the inputs."""
+        """Returns the shape of the inputs."""
         return inputs_shape
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return super().get_config() | {
             "num_heads": self.attention.num_heads,
             "head_dim": self.attention.head_dim,

@@ -90,7 +90,11 @@ _SHORT = frozenset(
 
 @functools.lru_cache(maxsize=1)
 def c_library() -> ctypes.CDLL:
-    """Returns TensorFlow's C library, which is loaded once per process."""
+    """Returns TensorFlow's C library, which is loaded once per process.
+
+    Raises:
+        InputError: TensorFlow is not installed, or its library does not load.
+    """
     os.environ.setdefault(*_LOG_LEVEL)
     directory = package_directory("tensorflow")
     try:
@@ -110,7 +114,14 @@ def c_library() -> ctypes.CDLL:
 
 @functools.cache
 def load_op_library(path: str) -> None:
-    """Registers the ops of a shared library. Calling it again does nothing."""
+    """Registers the ops of a shared library. Calling it again does nothing.
+
+    Args:
+        path: Path of the library.
+
+    Raises:
+        InputError: The library does not load.
+    """
     library = c_library()
     try:
         with checked_status() as status:

@@ -30,7 +30,17 @@ _NUMBERS = {dtype: number for number, dtype in _NUMPY.items()}
 
 
 def to_numpy(number: int) -> np.dtype[Any]:
-    """Returns NumPy's dtype for a `tensorflow.DataType`; strings are objects."""
+    """Returns NumPy's dtype for a `tensorflow.DataType`; strings are objects.
+
+    Args:
+        number: Number of the type.
+
+    Returns:
+        The dtype.
+
+    Raises:
+        InputError: The type is neither a number nor a string.
+    """
     if number not in _NUMPY:
         raise InputError(f"A model's inputs and outputs must be numbers or strings. Received: type {number}.")
     return _NUMPY[number]

@@ -23,6 +23,15 @@ _IMPORT = re.compile(r"^from (tensorflow[\w.]*) import (\w+_pb2)", re.MULTILINE)
 def package_directory(package: str) -> Path:
     """Returns the directory of an installed package without importing it.
 
+    Args:
+        package: Name of the package.
+
+    Returns:
+        The directory.
+
+    Raises:
+        InputError: The package is not installed.
+
     Example:
         >>> package_directory("tensorflow") / "libtensorflow_cc.so.2"
     """

@@ -197,5 +197,13 @@ class Session(Protocol):
     signatures: dict[str, Signature]
 
     def run(self, signature: str, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Runs one signature."""
+        """Runs one signature.
+
+        Args:
+            signature: Name of the signature.
+            inputs: Values by input name.
+
+        Returns:
+            Outputs by name.
+        """
         ...

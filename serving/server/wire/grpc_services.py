@@ -41,7 +41,18 @@ class PredictionService:
         self._as_content = prefer_tensor_content
 
     async def predict(self, request: Any, record: RequestRecord) -> bytes:
-        """Answers a `PredictRequest` with a serialised `PredictResponse`."""
+        """Answers a `PredictRequest`.
+
+        Args:
+            request: The message.
+            record: Record of the request, for the log and the metrics.
+
+        Returns:
+            A serialised `PredictResponse`.
+
+        Raises:
+            RequestError: The request is invalid, beyond a limit, or cannot be answered now.
+        """
         prediction = await self._predictor.predict(
             Target.from_proto(request), partial(decode_request, request), record
         )
@@ -58,7 +69,18 @@ class PredictionService:
         return b"".join([length_delimited(b"\x12", spec), *entries])
 
     async def get_model_metadata(self, request: Any, record: RequestRecord) -> Any:
-        """Answers a `GetModelMetadataRequest`."""
+        """Answers a `GetModelMetadataRequest`.
+
+        Args:
+            request: The message, which must ask for `signature_def` only.
+            record: Record of the request, for the log and the metrics.
+
+        Returns:
+            A `GetModelMetadataResponse`.
+
+        Raises:
+            RequestError: There is no such model or version, or the message asks for other fields.
+        """
         target = Target.from_proto(request)
         if not request.metadata_field:
             raise invalid_argument("GetModelMetadataRequest must specify at least one metadata_field")
@@ -104,7 +126,15 @@ class ModelService:
         return status_response(self._predictor.states(Target.from_proto(request), record))
 
     async def handle_reload_config(self, request: Any, record: RequestRecord) -> Any:
-        """Answers a `ReloadConfigRequest` once the configuration has been carried out."""
+        """Answers a `ReloadConfigRequest` once the new configuration has been applied.
+
+        Args:
+            request: The message with the whole new configuration.
+            record: Record of the request, for the log and the metrics.
+
+        Returns:
+            A `ReloadConfigResponse`.
+        """
         await self._apply(model_configs_from_proto(request.config))
         response = model_management_pb2.ReloadConfigResponse()
         response.status.error_code = 0
