@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The product's main job on the embedded example: the pipeline from data to a pushed version, questions to that
-# version over gRPC, and its quality on queries that no part of the pipeline has seen. Run again, it takes what
-# did not change from the cache; remove out/atlas to start anew.
+# The product's main job on the embedded example: the pipeline from data to a pushed version, queries to that
+# version over gRPC, and its quality on queries that no part of the pipeline has seen. The next run takes unchanged
+# steps from the cache; remove out/atlas to start from scratch.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PATH=$PWD/.venv/bin:$PATH

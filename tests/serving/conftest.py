@@ -168,7 +168,7 @@ class RunningServer:
             return status, content.decode()
 
     def wait_for_requests(self, count: int, seconds: float = 30) -> None:
-        """Waits until so many requests are under way, besides the one that asks for it."""
+        """Waits until `count` requests are in progress, not counting the one that asks for the metrics."""
         expected = f"xtr_serving_requests_in_flight {count + 1:.1f}"
         self.wait_until(lambda: expected in self.rest("/monitoring/prometheus/metrics")[1], seconds)
 

@@ -86,7 +86,7 @@ def test_work_is_not_begun_after_its_deadline(small, connect, in_threads):
             calls.predict(signature="sleep", inputs=sleeping(60.0), timeout=0.2)
         assert caught.value.code() is CODE.DEADLINE_EXCEEDED
         assert blocker.is_alive()
-    # Had the 60 s been begun, the only worker would be busy now.
+    # If the call of 60 s had been started, the only worker would be busy now.
     assert calls.predict(timeout=20).model_spec.version.value == 3
 
 

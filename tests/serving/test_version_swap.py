@@ -74,7 +74,7 @@ def test_swaps_under_load_lose_and_mix_nothing(start_server, connect, toy_models
         assert not load.errors
         assert {version for version, _ in load.answers} == {1, 2, 3}
         states = [(line["version"], line["state"]) for line in server.log() if line["event"] == "version"]
-        # The old one takes traffic until the new one does, and is gone before the next is begun.
+        # The old one takes traffic until the new one does, and is gone before the next one is loaded.
         assert states == [
             *((1, "LOADING"), (1, "AVAILABLE")),
             *((2, "LOADING"), (2, "AVAILABLE"), (1, "UNLOADING"), (1, "END")),

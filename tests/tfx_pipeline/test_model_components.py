@@ -195,10 +195,10 @@ def test_a_refresh_keeps_the_order_and_updates_the_index(stage: Stage) -> None:
     assert np.array_equal(TokenIndex.open(index.uri).document_offsets, offsets)
 
 
-def test_an_index_whose_corpus_doubled_is_built_anew(stage: Stage) -> None:
+def test_an_index_whose_corpus_doubled_is_built_again(stage: Stage) -> None:
     stage.index(stage.encode(stage.documents[:5]))
     index = stage.index(stage.encode(stage.documents, keep_order=True), update=True)
-    assert "times the tokens" in index.get_string_custom_property("built_anew")
+    assert "times the tokens" in index.get_string_custom_property("full_build_reason")
     assert index.get_int_custom_property("refreshes") == 0
 
 
@@ -212,7 +212,7 @@ def test_a_named_runner_builds_the_same_index(stage: Stage) -> None:
 
 def test_without_an_earlier_index_a_refresh_builds_one(stage: Stage) -> None:
     index = stage.index(stage.encode(stage.documents[:5]), update=True)
-    assert "no index of this encoder" in index.get_string_custom_property("built_anew")
+    assert "no index of this encoder" in index.get_string_custom_property("full_build_reason")
     assert TokenIndex.open(index.uri).num_documents == 5
 
 

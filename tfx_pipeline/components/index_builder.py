@@ -71,7 +71,7 @@ class IndexBuilderExecutor(SingleArtifacts, base_executor.BaseExecutor):
         if latest and not reason:
             index.set_string_custom_property("updated", latest["index"])
         if properties["update"] and reason:
-            index.set_string_custom_property("built_anew", reason)
+            index.set_string_custom_property("full_build_reason", reason)
 
 
 class IndexBuilder(base_component.BaseComponent):
