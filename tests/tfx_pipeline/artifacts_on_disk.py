@@ -1,4 +1,4 @@
-"""Artifacts as TFX's own executors would have left them, made without a run."""
+"""Artifacts as TFX's own executors write them, made without a run."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def sabotaged(good: Judged, judge: Any, tiny_corpus: Any, tmp_path_factory: pyte
 
 
 def exchange_documents(directory: Path, first: bytes) -> None:
-    """Gives every document of a model the name of another, so that all that is found is wrong."""
+    """Gives every document of a model the name of another one, so that all answers are wrong."""
     import tensorflow as tf
 
     reader = tf.train.load_checkpoint(str(directory / "variables" / "variables"))

@@ -48,7 +48,7 @@ def records(repository: Path) -> Records:
 def validated(
     repository: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[dict[str, Any], dict[str, Any]], Artifacts]:
-    """From records to what stands before the gate, by TFX's own executors."""
+    """Makes the inputs of the gate from records, with TFX's own executors."""
 
     def validate(training: dict[str, Any], corpus: dict[str, Any]) -> Artifacts:
         root = tmp_path_factory.mktemp("validated")

@@ -1,4 +1,4 @@
-"""A pipeline for one's own data: schemas from the data, checks before anything runs."""
+"""A pipeline for a user's own data: schemas from the data, checks before anything runs."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_five_languages_a_sixth_and_back(atlas: Atlas, capsys: pytest.CaptureFix
     assert first.pushed
     assert figures(first).keys() == set(FIVE)
 
-    # Documents in a sixth: nothing runs before a person has said that it is wanted.
+    # Documents in a sixth: nothing runs before a person has allowed it.
     atlas.arrive(documents=(*FIVE, SIXTH), questions=FIVE)
     with pytest.raises(InputError, match=r"does not list.*Received: ru \(\d+%\)"):
         check(config, "refresh")

@@ -1,4 +1,4 @@
-"""A blessed model is pushed, but not twice, and one that is not blessed not at all."""
+"""A blessed model is pushed once, and a model that is not blessed is never pushed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job that is compiled for Vertex AI, looked at as Vertex would, without an account."""
+"""The job compiled for Vertex AI, checked without an account."""
 
 from __future__ import annotations
 
@@ -370,7 +370,7 @@ def test_lineage_of_a_pipeline_in_the_cloud_is_asked_for_there(repository: Path)
 def vertex_service() -> Iterator[Any]:
     """A service that lists pipeline jobs, and Google's own client that asks it.
 
-    The answer has the form of the API's reference; it was written by hand, for there is no account.
+    The answer has the form of the API's reference; it was written by hand, because there is no account.
     """
     import grpc
     from google.cloud.aiplatform_v1 import PipelineServiceClient, types
