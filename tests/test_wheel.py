@@ -81,7 +81,7 @@ def test_the_sdist_holds_what_the_wheel_is_made_of(distributions: tuple[Path, Pa
 
 
 @pytest.mark.parametrize("version", ["3.10", "3.12"])
-def test_the_wheel_alone_is_enough(
+def test_the_wheel_is_enough(
     version: str, uv: str, distributions: tuple[Path, Path], repository: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "empty"

@@ -43,7 +43,7 @@ def test_one_command_makes_a_model_that_opens(tiny_model: Any, corpus: Path, tmp
         assert index.card["index"]["kind"] == "core"
 
 
-def test_bad_settings_are_told_before_anything_is_written(corpus: Path, tmp_path: Path) -> None:
+def test_bad_settings_are_refused_before_anything_is_written(corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "models"
     for option, value, sentence in (
         ("--top-k", 0, "`top_k` must be between"),

@@ -124,7 +124,7 @@ def test_only_a_model_can_be_trained() -> None:
         xtr_tf.train("mxtr_tiny", [("q", "d")])  # type: ignore[arg-type]
 
 
-def test_what_is_no_model_is_refused(tmp_path: Path, saved: Path) -> None:
+def test_what_is_not_a_model_is_refused(tmp_path: Path, saved: Path) -> None:
     with pytest.raises(InputError, match=r"encoder\.json"):
         xtr_tf.load(tmp_path)
     with pytest.raises(InputError, match=r"xtr_tf\.open"):

@@ -68,7 +68,7 @@ def test_wrong_defaults_are_refused_before_anything_is_written(tiny_model: Any, 
     assert not any(tmp_path.iterdir())
 
 
-def test_what_is_no_exported_model_is_refused(tmp_path: Path, repository: Path) -> None:
+def test_what_is_not_an_exported_model_is_refused(tmp_path: Path, repository: Path) -> None:
     with pytest.raises(InputError, match=r"`saved_model\.pb`"):
         xtr_tf.open(tmp_path)
     with pytest.raises(InputError, match=r"xtr_tf\.load"):

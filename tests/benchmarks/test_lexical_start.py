@@ -58,7 +58,7 @@ def test_translations_are_those_of_obvious_counting(translations):
     assert found.count.sum() == pytest.approx(sum(len(set(f.tolist())) for f, _ in pairs))
 
 
-def test_a_word_is_translated_by_what_it_always_stands_with(translations):
+def test_a_word_is_translated_by_what_always_occurs_with_it(translations):
     pairs = [(np.array([1, 2]), np.array([11, 12])), (np.array([1, 3]), np.array([11, 13]))] * 5
     found = translations(pairs, 20, rounds=20)
     of_first = (found.foreign == 1) & (found.english > 0)

@@ -15,7 +15,7 @@ def points(curves, *pairs):
     return [curves.Point(*pair) for pair in pairs]
 
 
-def test_settings_that_another_beats_are_no_part_of_a_curve(curves):
+def test_settings_that_another_beats_are_not_part_of_a_curve(curves):
     found = curves.frontier(points(curves, (0.9, 4.0), (0.8, 2.0), (0.85, 5.0), (0.95, 9.0), (0.8, 3.0)))
     assert found == points(curves, (0.8, 2.0), (0.9, 4.0), (0.95, 9.0))
 

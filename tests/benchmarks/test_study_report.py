@@ -22,7 +22,7 @@ def test_crossings_are_the_steps_at_which_the_order_changes(report):
     assert report.crossings(records, "xtr_mrr", "s") == [1, 3]
 
 
-def test_steps_of_one_arm_alone_are_no_crossings(report):
+def test_steps_of_only_one_arm_are_not_crossings(report):
     records = [record("xtr", 1, 0.1), record("colbert", 1, 0.2), record("xtr", 2, 0.9)]
     assert report.crossings(records, "xtr_mrr", "s") == []
 

@@ -181,7 +181,7 @@ def test_an_unusable_config_is_refused(tmp_path: Path, content: Any, complaint: 
         read_hugging_face_config(write(tmp_path, content))
 
 
-def test_a_projection_must_be_a_matrix_alone(tmp_path: Path) -> None:
+def test_a_projection_must_be_only_a_matrix(tmp_path: Path) -> None:
     check_projection_config(tmp_path / "absent.json")
     check_projection_config(write(tmp_path, {"activation_function": "torch.nn.modules.linear.Identity"}))
     for content in ({"bias": True}, {"activation_function": "torch.nn.modules.activation.Tanh"}):

@@ -55,7 +55,7 @@ def test_bad_input_ends_with_one_sentence(arguments: list[str], code: int, sente
     assert ended.stdout == ""
 
 
-def test_bad_input_in_a_process_of_its_own() -> None:
+def test_bad_input_in_a_new_process() -> None:
     ended = run_command("config", "show", "absent.yaml")
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.count("\n") == 1
@@ -67,7 +67,7 @@ def test_a_group_without_a_command_prints_its_help() -> None:
     assert ended.stderr == ""
 
 
-def test_doctor_is_quiet_and_content() -> None:
+def test_doctor_is_quiet_and_finds_nothing_wrong() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
     ended = run_command("doctor", env=environment)
     assert ended.returncode == 0, ended.stdout
@@ -82,7 +82,7 @@ def test_doctor_names_the_remedy(tmp_path: Path) -> None:
     assert "remedy disk: name a folder that exists." in ended.stdout
 
 
-def test_output_cut_short_by_its_reader_ends_without_a_word() -> None:
+def test_output_that_its_reader_cuts_short_ends_silently() -> None:
     ended = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {COMMAND} config presets | true; exit ${{PIPESTATUS[0]}}"],
         capture_output=True,

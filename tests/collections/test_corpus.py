@@ -174,7 +174,7 @@ def test_a_truncated_file_is_refused(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["missing.jsonl", "notes.txt", "empty-folder", "corpus.parquet.gz"])
-def test_what_is_no_corpus_is_refused(name: str, tmp_path: Path) -> None:
+def test_what_is_not_a_corpus_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "corpus.parquet.gz").write_bytes(b"")
     (tmp_path / "empty-folder").mkdir()

@@ -188,7 +188,7 @@ def test_language_of_name(name: str, language: str) -> None:
     assert language_of_name(name) == language
 
 
-def test_wrong_folders_are_told(tmp_path: Path) -> None:
+def test_wrong_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="which is not one"):
         load_datasets([tmp_path / "nowhere"])
     with pytest.raises(InputError, match="A dataset folder has BEIR's files"):
@@ -202,7 +202,7 @@ def test_wrong_folders_are_told(tmp_path: Path) -> None:
         load_datasets([write_beir(tmp_path / "two", judged="other\td1\t1\n")])
 
 
-def test_bad_lines_are_told_with_their_place(tmp_path: Path) -> None:
+def test_bad_lines_are_reported_with_their_place(tmp_path: Path) -> None:
     folder = write_beir(tmp_path / "one", judged="q1\td1\t1\nq2\td2\tgood\n")
     with pytest.raises(InputError, match=r"integer grade.*test.tsv, line 3\."):
         load_datasets([folder])

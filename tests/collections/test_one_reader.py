@@ -126,7 +126,7 @@ def test_ids_between_tabs_may_contain_blanks(tmp_path: Path) -> None:
     ("line", "reason"),
     [("q1\td1\t0.5", "integer grade"), ("q1\td1\tgood", "integer grade"), ("q1 d1", "3 or 4 columns, not 2")],
 )
-def test_a_line_that_is_no_judgement(line: str, reason: str, tmp_path: Path) -> None:
+def test_a_line_that_is_not_a_judgement(line: str, reason: str, tmp_path: Path) -> None:
     folder = write_beir(tmp_path / "rivers", "q1\td1\t1", line)
     with pytest.raises(InputError, match=rf"{reason}.*fix the file.*test\.tsv, line 2\."):
         load_datasets([folder])
@@ -135,7 +135,7 @@ def test_a_line_that_is_no_judgement(line: str, reason: str, tmp_path: Path) -> 
     assert [example.id for example in examples(folder, limit=1)] == ["q1"]
 
 
-def test_a_first_line_without_columns_is_no_header(tmp_path: Path) -> None:
+def test_a_first_line_without_columns_is_not_a_header(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"3 or 4 columns, not 1.*line 1\."):
         load_datasets([write_beir(tmp_path / "rivers", "nonsense", "q1\td1\t1")])
 

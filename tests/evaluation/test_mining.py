@@ -37,7 +37,7 @@ def mined(example=EXAMPLE, examples=None, **settings):
     return [document.id for document in next(iter(found)).negatives]
 
 
-def test_positives_their_copies_and_sisters_are_no_negatives():
+def test_positives_their_copies_and_same_titles_are_not_negatives():
     assert mined(negatives=9) == ["near", "far", "other"]
     assert mined(negatives=2) == ["near", "far"]
     assert mined(negatives=9, same_title=True) == ["sister", "near", "far", "other"]

@@ -184,7 +184,7 @@ def test_changed_content_is_found_by_its_hash(tmp_path):
         index.verify()
 
 
-def test_a_file_that_is_no_array_is_refused(tmp_path):
+def test_a_file_that_is_not_an_array_is_refused(tmp_path):
     index = build_index(make_source(), tmp_path / "index")
     path = tmp_path / "index" / "codes.npy"
     path.write_bytes(b"x" * path.stat().st_size)

@@ -125,7 +125,7 @@ def test_a_version_is_never_written_over(base: TokenVectors, tmp_path: Path) -> 
         update_vectors(base, None, compare_documents(base, None, ["a"]), base.directory)
 
 
-def test_metadata_alone_replaces_a_document(base: TokenVectors, tmp_path: Path) -> None:
+def test_changed_metadata_replaces_a_document(base: TokenVectors, tmp_path: Path) -> None:
     arrays = shard({"a": "1"}, 1)
     record = dataclasses.replace(arrays.documents[0], language="de")
     relabelled = dataclasses.replace(arrays, documents=[record])

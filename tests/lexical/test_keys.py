@@ -43,7 +43,7 @@ def test_keys_are_those_of_the_terms_of_any_text(texts: list[str]) -> None:
     expect_keys_of_terms(texts)
 
 
-def test_punctuation_is_no_part_of_a_word() -> None:
+def test_punctuation_is_not_part_of_a_word() -> None:
     assert words("वह घर गया। क्यों॥ डॉ॰") == ["वह", "घर", "गया", "क्यों", "डॉ"]
     assert words("මම ගියා෴ ខ្ញុំទៅ។ သွားသည်။") == ["මම", "ගියා", "ខ្ញុំទៅ", "သွားသည်"]
     assert words("བོད་ཡིག") == ["བོད", "ཡིག"]

@@ -138,7 +138,7 @@ def test_foreign_manifests_are_refused(saved, change, message):
 
 
 @pytest.mark.parametrize("content", ["", "[]", "no json", "{}"])
-def test_a_file_that_is_no_manifest_is_refused(saved, content):
+def test_a_file_that_is_not_a_manifest_is_refused(saved, content):
     (saved / MANIFEST_FILE).write_text(content)
     with pytest.raises(InputError, match="encoder"):
         load_encoder(saved)

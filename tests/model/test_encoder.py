@@ -110,7 +110,7 @@ def test_dropout_is_a_function_of_the_seed(make_encoder, make_ids):
     assert np.abs(drawn[0] - drawn[1]).max() > 0.01
 
 
-def test_dropout_happens_in_training_alone(make_encoder, make_ids):
+def test_dropout_happens_only_in_training(make_encoder, make_ids):
     ids = tf.constant(make_ids([12, 7]))
     dropping, plain = make_encoder(dropout=0.3), make_encoder(dropout=0.0)
     np.testing.assert_array_equal(dropping(ids), plain(ids))

@@ -59,7 +59,7 @@ def test_any_text(texts):
     assert lower(texts) == [text.lower() for text in texts]
 
 
-def test_what_is_no_text_becomes_the_replacement_character():
+def test_what_is_not_text_becomes_the_replacement_character():
     strings = tf.constant([b"A\0B", b"A\xff\xfeB", b"\0"])
     assert lowercase(strings).numpy().tolist() == [
         "a\ufffdb".encode(),

@@ -28,7 +28,7 @@ def normalized(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text.lower()).split())
 
 
-def test_every_piece_of_the_embedded_corpus_stands_where_it_says(atlas_texts, atlas_tokenizer):
+def test_every_piece_of_the_embedded_corpus_is_at_its_offsets(atlas_texts, atlas_tokenizer):
     expected_ids = atlas_tokenizer.ragged(tf.constant(atlas_texts), 1000).to_list()
     for text, spans, ids in zip(
         atlas_texts, spans_of(atlas_tokenizer, atlas_texts), expected_ids, strict=True
@@ -74,7 +74,7 @@ def test_boundaries_of_characters_translate_both_ways(texts):
     assert character_map.bytes(characters).to_list() == [byte_offsets(text) for text in texts]
 
 
-def test_bytes_that_are_no_text_have_offsets_too(atlas_tokenizer):
+def test_bytes_that_are_not_text_have_offsets_too(atlas_tokenizer):
     strings = tf.constant([b"nile \xff\xfe nile", b"nile"])
     spans = atlas_tokenizer.with_offsets(strings, 100)
     assert spans.byte_limits.to_list()[0][-1] == len(b"nile \xff\xfe nile")

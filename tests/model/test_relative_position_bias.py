@@ -21,7 +21,7 @@ def test_buckets_of_t5():
 
 
 @pytest.mark.parametrize("length", [1, 5, 300])
-def test_bias_depends_on_the_distance_alone(length):
+def test_bias_depends_only_on_the_distance(length):
     layer = RelativePositionBias(num_heads=2, num_buckets=32, max_distance=128)
     layer.build((None, None))
     layer.rel_embedding.assign(np.arange(64).reshape(2, 32))

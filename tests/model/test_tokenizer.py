@@ -147,7 +147,7 @@ def test_a_pad_id_other_than_zero_is_refused():
 
 
 @pytest.mark.parametrize("content", [b"", b"no model at all" * 10], ids=["empty", "junk"])
-def test_files_that_are_no_model_are_refused(tmp_path, content):
+def test_files_that_are_not_models_are_refused(tmp_path, content):
     (tmp_path / "junk.model").write_bytes(content)
     with pytest.raises(InputError, match=r"not a SentencePiece model.*Received: .*junk\.model"):
         Tokenizer(TokenizerConfig(model=str(tmp_path / "junk.model")))

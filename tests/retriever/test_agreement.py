@@ -93,7 +93,7 @@ def explanation(retrieved: list[bool], starts: list[int], scores: list[float]) -
     }
 
 
-def test_explanations_may_differ_at_the_cutoff_alone():
+def test_explanations_may_differ_only_at_the_cutoff():
     left = explanation([True, False], [4, -1], [0.5, 0.3])
     assert compare(left, explanation([True, True], [4, 9], [0.5, 0.3]), "explain") == []
     assert compare(left, explanation([True, False], [5, -1], [0.5, 0.3]), "explain")

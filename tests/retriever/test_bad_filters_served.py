@@ -27,7 +27,7 @@ QUERY = ["highest mountain on earth"]
         ({"fusion": ["sum"]}, r"`fusion` must be one of weighted, rrf"),
     ],
 )
-def test_bad_requests_are_one_sentence_and_the_model_lives_on(
+def test_bad_requests_get_one_sentence_and_the_model_still_answers(
     exact_session: SavedModelSession, asked: dict, message: str
 ) -> None:
     before = exact_session.run("search", {"query": QUERY})

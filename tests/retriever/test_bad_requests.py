@@ -43,7 +43,7 @@ def test_a_long_query_is_cut(signatures, tiny_corpus):
 
 
 @pytest.mark.parametrize("query", [b"\xff\xfe mountain", b"\xc3", b"\x00", b"\xed\xa0\x80", b"a\x00b"])
-def test_bytes_that_are_no_text_are_answered(signatures, query):
+def test_bytes_that_are_not_text_are_answered(signatures, query):
     found = signatures["serving_default"](tf.constant([query]))
     assert not np.isnan(found["scores"]).any()
 

@@ -144,7 +144,7 @@ def test_export_refuses_parts_of_different_origin(directories, tmp_path, tiny_co
     assert not (tmp_path / "out").exists()
 
 
-def test_an_export_carries_as_much_text_as_it_is_told(directories, tiny_corpus):
+def test_an_export_stores_as_much_text_as_asked_for(directories, tiny_corpus):
     from xtr_tf.retriever.assembly import assemble_retriever
 
     texts = [document.text for document in tiny_corpus.documents]

@@ -24,7 +24,7 @@ def allowed_by(corpus, text: str) -> set[int]:
 
 
 @pytest.mark.parametrize("k_prime", [7, 100_000])
-def test_every_query_has_a_filter_of_its_own(signatures, tiny_corpus, k_prime):
+def test_every_query_has_its_own_filter(signatures, tiny_corpus, k_prime):
     texts = list(FILTERS)
     queries = [QUERIES[number % 3] for number in range(len(texts))]
     found = signatures["search"](
@@ -78,7 +78,7 @@ def test_bad_filters_say_where_and_what_there_is(signatures):
             signatures[name](tf.constant(QUERIES[:1]), filter=tf.constant(["number>1;colour=red"]))
 
 
-def test_explanations_are_of_what_is_allowed(signatures, tiny_corpus):
+def test_explanations_are_of_allowed_documents(signatures, tiny_corpus):
     explained = signatures["explain"](tf.constant(QUERIES), filter=tf.constant(["number>=30"]))
     found = signatures["search"](tf.constant(QUERIES), filter=tf.constant(["number>=30"]))
     np.testing.assert_array_equal(explained["document_ids"], found["document_ids"])

@@ -96,7 +96,7 @@ def test_what_cannot_be_understood(allowed, text, message):
         allowed(text)
 
 
-def test_sizes_are_told():
+def test_sizes_are_reported():
     columns = make_columns(RECORDS, FIELDS)
     assert columns["year"].num_bytes == len(RECORDS) * 9
     assert columns["source"].num_bytes > len("wikifaqwikinews")

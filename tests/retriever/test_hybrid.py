@@ -107,7 +107,7 @@ def test_rankings_are_those_of_the_reference(
     assert (answer["scores"][3] == -np.inf).all() == (alpha == 1), "only XTR finds something for zzzz"
 
 
-def test_each_query_gets_what_it_would_get_alone(signatures: Signatures) -> None:
+def test_each_query_gets_its_own_answer(signatures: Signatures) -> None:
     alphas = np.array([0.0, 0.5, 1.0, 0.2], np.float32)
     fusions = np.array(["rrf", "weighted", "rrf", "rrf"])
     rescores, top_ks = np.array([0, 8, 0, 6], np.int32), np.array([4, 3, 12, 6], np.int32)

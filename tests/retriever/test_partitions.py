@@ -38,7 +38,7 @@ def test_partitions_are_all_documents_once(lengths, count):
     assert largest <= sum(lengths) / count + max(lengths) or min(p.num_documents for p in partitions) == 1
 
 
-def test_one_enormous_document_has_a_partition_of_its_own():
+def test_one_enormous_document_gets_its_own_partition():
     partitions = split(offsets_of([1, 1, 10_000, 1, 1]), 3)
     assert [part.num_documents for part in partitions] == [2, 1, 2]
 
@@ -87,7 +87,7 @@ def test_partitions_that_do_not_belong_together_are_refused(tmp_path, entries, s
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "xtr-collection", "form": 2}'])
-def test_what_is_no_collection_is_refused(tmp_path, content):
+def test_what_is_not_a_collection_is_refused(tmp_path, content):
     path = tmp_path / "collection.json"
     with pytest.raises(InputError, match="There is no collection"):
         read_collection(path)

@@ -42,7 +42,7 @@ def assert_as_alone(session: SavedModelSession, signature: str, inputs: dict) ->
 
 
 @pytest.mark.parametrize("kind", ONE_FAST)
-def test_rows_that_differ_get_what_they_would_get_alone(sessions, kind):
+def test_rows_that_differ_get_their_own_answers(sessions, kind):
     session = sessions[kind]
     vectors = session.run("encode_query", {"query": QUERIES})
     encoded = {"encodings": vectors["encodings"], "mask": vectors["mask"]}

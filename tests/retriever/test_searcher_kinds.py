@@ -104,7 +104,7 @@ def test_empty_and_blank_batches(sessions, kind):
     assert session.run("explain", {"query": []})["retrieved"].shape[0] == 0
 
 
-def test_closing_one_session_leaves_another_of_the_same_model_alone(published, sessions):
+def test_closing_one_session_does_not_affect_another_of_the_same_model(published, sessions):
     """Their ScaNN resources have the same name but are separate."""
     with SavedModelSession(published["scann"]) as short_lived:
         before = short_lived.run("serving_default", {"query": QUERIES})

@@ -95,7 +95,7 @@ def test_some_query_is_left_however_unsteady_all_are():
     assert found.queries.any()
 
 
-def test_the_encoders_tolerance_follows_from_texts_alone_and_together():
+def test_the_encoders_tolerance_follows_from_single_and_batched_texts():
     mask = np.array([[True, True], [True, False]])
     together = {"encodings": unit(2, 2, DIM), "mask": mask}
     alone = [

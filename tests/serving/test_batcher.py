@@ -223,7 +223,7 @@ def test_work_whose_caller_has_gone_is_not_begun():
     run(test)
 
 
-def test_a_request_waits_for_company_no_longer_than_told():
+def test_a_request_waits_for_others_no_longer_than_configured():
     async def test(pool, model):
         patient = Batcher(pool, model, BatchingOptions(max_batch_size=3, batch_timeout_micros=300_000_000))
         full = asyncio.gather(*(patient.run(rows(value), OUTPUTS) for value in range(3)))

@@ -121,7 +121,7 @@ def test_bad_requests_get_tensorflow_servings_words(document, given, message):
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[1]", b"nonsense", b"\xff\xfe\xfd", b"[" * 100_000, b'{"inputs": ' + b"[" * 5000]
 )
-def test_bodies_that_are_no_json_object(body):
+def test_bodies_that_are_not_json_objects(body):
     with pytest.raises(RequestError) as caught:
         parse_body(body)
     assert caught.value.code is Code.INVALID_ARGUMENT

@@ -78,7 +78,7 @@ def test_the_last_words_of_a_crash_are_kept() -> None:
     assert json.loads(lines[0])["message"].endswith("Check failed: bytes > 0")
 
 
-def test_a_failure_to_start_is_told_as_it_is() -> None:
+def test_a_failure_to_start_is_reported_as_it_is() -> None:
     code, lines = lines_of(
         """
         try:

@@ -16,7 +16,7 @@ from tests.support.chromium import open_page
 QUERY = "highest mountain on earth"
 
 
-def test_the_page_is_whole_and_alone(retriever_server):
+def test_the_page_is_complete_and_self_contained(retriever_server):
     address = f"http://127.0.0.1:{retriever_server.rest_port}/?from=bookmark"
     with urllib.request.urlopen(address, timeout=10) as answer:
         page = answer.read().decode()

@@ -99,7 +99,7 @@ def test_a_reload_is_carried_out_though_its_caller_gives_up(start_server, connec
         reload(calls, config("default", toy_models))  # and the next one is not held up
 
 
-def test_a_refused_file_is_tried_again_and_told_of_once(start_server, connect, toy_models, model_base):
+def test_a_refused_file_is_tried_again_and_reported_once(start_server, connect, toy_models, model_base):
     file = model_base.parent / "models.config"
     file.write_text(f"model_config_list {{ {config('m', model_base, 'all {}', stable=1)} }}")
     with start_server("--model-config-file", file, *FAST) as server:

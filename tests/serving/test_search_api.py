@@ -56,7 +56,7 @@ def test_answers_are_the_signatures(retriever_server):
             }
 
 
-def test_only_what_is_asked_for_comes_back(search):
+def test_only_requested_fields_come_back(search):
     assert set(search()[0]) == {"id", "score", "title", "language"}
     assert set(search(fields=[])[0]) == {"id", "score"}
     document = search(fields=["text", "number"])[0]

@@ -234,7 +234,7 @@ def test_a_model_trained_in_bfloat16_is_served_in_float32(trained_in_bfloat16, t
 
 
 @pytest.mark.parametrize(("tpu", "host"), [("local", "0"), ("local", "3"), ("my-tpu", "3")])
-def test_each_host_of_a_tpu_does_not_train_a_model_of_its_own(tiny_run, monkeypatch, tpu, host):
+def test_the_hosts_of_a_tpu_do_not_train_separate_models(tiny_run, monkeypatch, tpu, host):
     monkeypatch.setenv("TPU_WORKER_HOSTNAMES", "a,b,c,d")
     monkeypatch.setenv("TPU_WORKER_ID", host)
     monkeypatch.setenv("TPU_TOPOLOGY", "4x4")
@@ -287,7 +287,7 @@ def test_any_keras_optimizer_can_take_the_place_of_ours(tiny_run, base_run, monk
         assert (weight != start[name]).any(), name
 
 
-def test_the_best_on_the_development_set_is_what_is_left(tiny_run, repository, monkeypatch):
+def test_the_best_on_the_development_set_is_kept(tiny_run, repository, monkeypatch):
     """Three evaluations, of which the first is made to count as the best."""
     measured = []
     evaluate = DevEvaluation.__call__

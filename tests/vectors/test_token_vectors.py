@@ -210,7 +210,7 @@ def test_a_folder_is_replaced_before_the_old_one_is_removed(
     assert [file.name for file in removed[0].iterdir()] == ["old"]
 
 
-def test_the_content_hash_is_of_what_is_encoded() -> None:
+def test_the_content_hash_covers_what_is_encoded() -> None:
     assert Document("1", "b c", "a").content_hash == Document("2", "c", "a b", "de").content_hash
     assert Document("1", "b", "a").content_hash != Document("1", "ab").content_hash
     assert Document("1", "b").full_text == "b"

@@ -60,7 +60,7 @@ def test_retrieving_everything_is_exact(make_index, kept_vectors, queries, k_pri
     np.testing.assert_allclose(cutoffs, (queries @ kept_vectors.T).min(axis=1), rtol=0, atol=TOLERANCE)
 
 
-def test_a_row_sees_every_token_of_its_own_cells(make_index, kept_vectors, queries):
+def test_a_row_sees_every_token_of_its_leaves(make_index, kept_vectors, queries):
     index = make_index(kind="core")
     offsets, tokens = index.array("cell_offsets"), index.array("tokens")
     nearest = np.argmax(queries[:1] @ index.array("centres").T)
@@ -132,7 +132,7 @@ def test_empty_cells_give_no_hits(half_empty, k_prime, shards):
     assert cutoffs.tolist() == [0.0]
 
 
-def test_an_empty_cell_leaves_the_other_queries_of_a_batch_alone(half_empty):
+def test_an_empty_leaf_does_not_affect_other_queries_of_a_batch(half_empty):
     queries = np.array([[0, 1], [1, 0]], np.float32)
     hits = half_empty.search(queries, tf.constant(2), tf.constant(1), tf.constant([1, 1]))
     assert hits.valid.numpy().sum(axis=1).tolist() == [0, 2]

@@ -120,7 +120,7 @@ def test_no_part_of_an_index_is_a_graph_constant(exported, name):
 
 
 @pytest.mark.parametrize("name", ["exact", "core", "core_sharded"])
-def test_searchers_without_scann_use_core_ops_alone(exported, name):
+def test_searchers_without_scann_use_only_core_ops(exported, name):
     graph = graph_of(exported(name))
     functions = {function.signature.name for function in graph.library.function}
     foreign = {

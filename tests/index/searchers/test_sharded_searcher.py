@@ -49,7 +49,7 @@ def test_shards_keep_the_vectors_of_one_index(make_index, kind):
     np.testing.assert_allclose(three.vectors_of(tokens), one.vectors_of(tokens), atol=1e-6)
 
 
-def test_codes_alone_are_no_vectors(make_index):
+def test_codes_are_not_vectors(make_index):
     searcher = searcher_from_index(make_index(kind="scann", num_shards=2))
     assert searcher.vectors_of(tf.constant([0])) is None
 

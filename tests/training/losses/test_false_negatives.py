@@ -30,6 +30,6 @@ def test_several_positives_of_one_query():
     np.testing.assert_array_equal(marked, [[False, True, False], [False] * 3, [True, False, False]])
 
 
-def test_half_a_fingerprint_is_no_match():
+def test_half_a_fingerprint_does_not_match():
     marked = false_negatives(tf.constant([[[A, A]]]), tf.constant([[B, B], [E, E]]), tf.constant([0]))
     assert not marked.numpy().any()

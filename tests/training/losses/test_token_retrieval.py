@@ -217,7 +217,7 @@ def test_padding_never_counts_never_retrieves_never_blocks():
     np.testing.assert_array_equal(padded.retrieving_tokens, plain.retrieving_tokens)
 
 
-def test_documents_that_are_no_candidates_do_not_take_the_place_of_others():
+def test_documents_that_are_not_candidates_do_not_displace_others():
     similarities = np.array([[[0.5]], [[0.9]], [[0.4]]])
     queries, documents = queries_and_documents(similarities)
     masks = tf.ones([1, 1], tf.bool), tf.ones([3, 1], tf.bool)
