@@ -100,8 +100,10 @@ def test_the_examples_of_the_library_run(name: str, docs_names: dict[str, Any]) 
         "xtr_tf.evaluation.statistics",
         "xtr_tf.evaluation.token_analysis",
         "xtr_tf.index.anisotropic",
+        "xtr_tf.index.searchers.exact",
         "xtr_tf.scoring.reference",
         "xtr_tf.training.data.examples",
+        "xtr_tf.training.optimizers",
     ],
 )
 def test_the_examples_of_plain_functions_run(name: str) -> None:

@@ -51,6 +51,12 @@ def make_schedule(config: TrainingConfig) -> keras.optimizers.schedules.Learning
 
     Returns:
         The schedule, a function of the updates made so far.
+
+    Example:
+        >>> config = TrainingConfig(learning_rate=1e-3, warmup_steps=10, schedule="inverse_sqrt")
+        >>> schedule = make_schedule(config)
+        >>> [round(float(schedule(step)), 6) for step in (0, 9, 39)]
+        [0.0001, 0.001, 0.0005]
     """
     schedule = _schedule_without_end(config)
     return LinearEnd(schedule, config.steps, config.decay_steps) if config.decay_steps else schedule
@@ -154,6 +160,13 @@ class Adafactor(keras.optimizers.Optimizer):
         min_factored_dim: Minimum side length of a matrix that is factored.
         name: Name of the optimiser.
         **kwargs: Arguments of every Keras optimiser.
+
+    Example:
+        >>> weight = keras.Variable([[1.0, 2.0]])
+        >>> optimizer = Adafactor(learning_rate=0.1)
+        >>> optimizer.apply([tf.constant([[1.0, 0.0]])], [weight])
+        >>> [round(value, 3) for value in weight.numpy()[0].tolist()]
+        [0.842, 2.0]
     """
 
     takes_sparse_gradients = True

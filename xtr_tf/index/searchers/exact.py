@@ -32,6 +32,12 @@ class ExactSearcher(TokenSearcher):
     Raises:
         InputError: If the vectors are empty, not finite or not a `[tokens, dim]` array of floats, or if the
             dtype is another one.
+
+    Example:
+        >>> searcher = ExactSearcher(np.eye(3, dtype=np.float32))
+        >>> hits = searcher.search(tf.constant([[0.6, 0.8, 0.0]]), tf.constant(2), tf.constant(0))
+        >>> hits.token_ids.numpy().tolist()
+        [[1, 0]]
     """
 
     def __init__(self, vectors: np.ndarray, dtype: str = "float32") -> None:
