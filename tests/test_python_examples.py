@@ -94,19 +94,31 @@ def test_the_examples_of_the_library_run(name: str, docs_names: dict[str, Any]) 
 @pytest.mark.parametrize(
     "name",
     [
+        "serving.server.collection.addresses",
+        "serving.server.wire.json_schema",
         "xtr_tf.collections.document",
+        "xtr_tf.collections.given",
         "xtr_tf.errors",
         "xtr_tf.evaluation.metrics",
+        "xtr_tf.evaluation.run",
         "xtr_tf.evaluation.statistics",
         "xtr_tf.evaluation.token_analysis",
         "xtr_tf.index.anisotropic",
         "xtr_tf.index.searchers.exact",
+        "xtr_tf.lexical.terms",
+        "xtr_tf.model.folder",
+        "xtr_tf.model.weights",
+        "xtr_tf.scoring.rankings",
         "xtr_tf.scoring.reference",
+        "xtr_tf.training.data.cloze",
         "xtr_tf.training.data.examples",
         "xtr_tf.training.optimizers",
     ],
 )
-def test_the_examples_of_plain_functions_run(name: str) -> None:
+def test_the_examples_of_plain_functions_run(
+    name: str, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(repository)
     tried = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
     assert tried.attempted
     assert not tried.failed

@@ -281,6 +281,7 @@ def load_encoder(directory: str | Path, dtype: Dtype | None = None) -> tuple[Enc
         InputError: The directory is not that of an encoder, is incomplete, or was changed.
 
     Example:
+        >>> import tensorflow as tf
         >>> encoder, tokenizer = load_encoder("models/mxtr_tiny")
         >>> encoder(tokenizer.tokenize_queries(tf.constant(["How deep is Lake Baikal?"]))).shape
         TensorShape([1, 32, 128])

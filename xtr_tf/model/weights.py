@@ -23,6 +23,7 @@ def weight_shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
     Kernels are `[inputs, outputs]`, so that `y = x @ kernel`.
 
     Example:
+        >>> from xtr_tf.config.presets import ENCODER_PRESETS
         >>> weight_shapes(ENCODER_PRESETS["mt5_small"])["encoder/layers_0/attention/query/kernel"]
         (512, 384)
     """
