@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import yaml
 
 from xtr_tf.config.loading import load_config, to_mapping
@@ -28,7 +29,7 @@ from xtr_tf.training.dev_evaluation import DevEvaluation
 from xtr_tf.training.losses.objectives import vector_distances
 from xtr_tf.training.progress import InterruptionFlag, TrainingInterruptedError
 from xtr_tf.training.run_folder import RunRecord
-from xtr_tf.training.strategy import find_libtpu
+from xtr_tf.training.strategy import check_topology, find_libtpu
 from xtr_tf.training.train import initial_encoder, train
 
 
@@ -240,6 +241,15 @@ def test_the_hosts_of_a_tpu_do_not_train_separate_models(tiny_run, monkeypatch, 
     monkeypatch.setenv("TPU_TOPOLOGY", "4x4")
     with pytest.raises(InputError, match=f"'{tpu}' on host {host} of 4, topology 4x4"):
         train(tiny_run(distribution="tpu", tpu=tpu))
+
+
+def test_a_part_of_a_tpu_is_not_taken_for_the_whole():
+    """Where no environment variable tells of other hosts, the mesh does: here one host of four."""
+    cores = [[[x, y, 0, 0] for x in range(2) for y in range(2)]]
+    check_topology(tf.tpu.experimental.Topology(mesh_shape=[2, 2, 1, 1], device_coordinates=cores), "local")
+    part = tf.tpu.experimental.Topology(mesh_shape=[4, 4, 1, 1], device_coordinates=cores)
+    with pytest.raises(InputError, match=r"Received: 'local' with 4 of 16 cores, topology 4x4x1x1"):
+        check_topology(part, "local")
 
 
 def test_hosts_without_python_train_on_the_same_batches(tiny_run, monkeypatch, tmp_path):

@@ -6,6 +6,7 @@ Knows `tf.distribute`, but nothing about models, losses or data.
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 from pathlib import Path
 
@@ -76,6 +77,7 @@ def _tpu_strategy(name: str) -> tf.distribute.Strategy:
             f"No TPU was found ({reason}); set `training.tpu` to its name, or to `local` on a TPU machine. "
             f"Received: {name!r}."
         ) from error
+    check_topology(topology, name)
     cores = topology.num_tasks * topology.num_tpus_per_task
     assignment = tf.tpu.experimental.DeviceAssignment.build(topology, num_replicas=cores)
     return tf.distribute.TPUStrategy(resolver, experimental_device_assignment=assignment)
@@ -117,6 +119,26 @@ def check_tpu_host(name: str) -> None:
         "only, with `training.tpu` set to the TPU's name. "
         f"Received: {name!r} on host {index} of {len(hosts)}, topology {topology}."
     )
+
+
+def check_topology(topology: tf.tpu.experimental.Topology, name: str) -> None:
+    """Refuses a TPU of which this process reaches only a part, whatever the environment says.
+
+    Args:
+        topology: The cores that were found, and the mesh that they belong to.
+        name: The TPU that was connected to, or `local`.
+
+    Raises:
+        InputError: The mesh has cores that this process does not reach.
+    """
+    missing = len(topology.missing_devices)
+    if missing:
+        cores = math.prod(topology.mesh_shape)
+        mesh = "x".join(map(str, topology.mesh_shape))
+        raise InputError(
+            "This process reaches only a part of the TPU; train from host 0 only, with `training.tpu` set to "
+            f"the TPU's name. Received: {name!r} with {cores - missing} of {cores} cores, topology {mesh}."
+        )
 
 
 def hosts_run_python(strategy: tf.distribute.Strategy) -> bool:
