@@ -5,6 +5,7 @@ Knows nothing about how tokens were retrieved or how scores are computed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -16,12 +17,16 @@ from xtr_tf.retriever.snippets import cut_snippets
 from xtr_tf.retriever.token_search import at_least_one_row
 from xtr_tf.scoring.token_hits import TokenHits
 
+#: From queries, a request and the queries' texts, if they have any, to the hits and the ranked documents.
+SearchFunction = Callable[..., tuple[TokenHits, HybridDocuments]]
 
-def explain_signature(retriever: Retriever) -> dict[str, Any]:
+
+def explain_signature(retriever: Retriever, search: SearchFunction) -> dict[str, Any]:
     """Returns the signature `explain`, by name.
 
     Args:
         retriever: The retriever.
+        search: Its `search_with_hits`.
 
     Returns:
         A `tf.function` by name.
@@ -30,17 +35,18 @@ def explain_signature(retriever: Retriever) -> dict[str, Any]:
     def explain(query: tf.Tensor, request: SearchRequest) -> dict[str, tf.Tensor]:
         # This explains the score of the retrieved tokens, which rescoring does not change.
         request = request._replace(rescore=tf.constant([0])).checked(tf.size(query))
-        return _explain(retriever, query, request)
+        return _explain(retriever, search, query, request)
 
     names = [name for name in SearchRequest._fields if name != "rescore"]
     return {"explain": with_parameters(explain, [QUERY], retriever.defaults, names)}
 
 
-def _explain(retriever: Retriever, query: tf.Tensor, request: SearchRequest) -> dict[str, tf.Tensor]:
+def _explain(
+    retriever: Retriever, search: SearchFunction, query: tf.Tensor, request: SearchRequest
+) -> dict[str, tf.Tensor]:
     ids = require_text(retriever.query_ids(query), "query")
     queries = retriever.weigh(retriever.encode(ids), ids, request.token_weights)
-    hits = retriever.find_tokens(queries, request)
-    ranked = retriever.rank_hits(hits, queries, request, query)
+    hits, ranked = search(queries, request, query)
     missing = retriever.missing_similarities(hits, queries, request)
     alignment = align(hits, missing, queries.mask, retriever.document_of_token, ranked.ordinals)
     pieces, starts, limits = _look_up_tokens(retriever, alignment.tokens)

@@ -347,19 +347,20 @@ class Retriever(tf.Module):
     ) -> RankedDocuments:
         if not self.keeps_vectors:
             return self.rank(hits, queries, request)
-        return tf.cond(
-            tf.reduce_any(request.rescore > 0),
-            lambda: self._rescore(hits, queries, request),
-            lambda: self.rank(hits, queries, request),
-        )
-
-    def _rescore(self, hits: TokenHits, queries: EncodedTexts, request: SearchRequest) -> RankedDocuments:
         wanted = request.rescore > 0
         candidates = self.rank(
             hits, queries, request._replace(top_k=tf.where(wanted, request.rescore, request.top_k))
         )
+        return tf.cond(
+            tf.reduce_any(wanted), lambda: self._rescore(candidates, queries, request), lambda: candidates
+        )
+
+    def _rescore(
+        self, candidates: RankedDocuments, queries: EncodedTexts, request: SearchRequest
+    ) -> RankedDocuments:
+        wanted = request.rescore[:, tf.newaxis] > 0
         # Queries without rescoring have nothing to look up.
-        looked_up = candidates._replace(ordinals=tf.where(wanted[:, tf.newaxis], candidates.ordinals, -1))
+        looked_up = candidates._replace(ordinals=tf.where(wanted, candidates.ordinals, -1))
         rescored = rescore_documents(
             RankedDocuments(*map(at_least_one_row, looked_up)),
             at_least_one_row(queries.encodings),
@@ -370,7 +371,7 @@ class Retriever(tf.Module):
         )
         chosen = RankedDocuments(
             *(
-                tf.where(wanted[:, tf.newaxis], new[: tf.shape(queries.mask)[0]], old)
+                tf.where(wanted, new[: tf.shape(queries.mask)[0]], old)
                 for new, old in zip(rescored, candidates, strict=True)
             )
         )

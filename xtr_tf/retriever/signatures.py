@@ -75,7 +75,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from xtr_tf.retriever.explain import describe_documents, explain_signature
+from xtr_tf.retriever.explain import SearchFunction, describe_documents, explain_signature
 from xtr_tf.retriever.hits import describe_hits
 from xtr_tf.retriever.hybrid import HybridDocuments
 from xtr_tf.retriever.look_up import look_up_signature
@@ -101,31 +101,55 @@ def build_signatures(retriever: Retriever) -> dict[str, Any]:
     Returns:
         A `tf.function` by the name of each signature.
     """
+    shared_search = _traced_once(retriever)
     return {
-        **search_signatures(retriever),
+        **search_signatures(retriever, shared_search),
         **text_signatures(retriever),
-        **explain_signature(retriever),
+        **explain_signature(retriever, shared_search),
         **look_up_signature(retriever),
     }
 
 
-def search_signatures(retriever: Retriever) -> dict[str, Any]:
+def _traced_once(retriever: Retriever) -> SearchFunction:
+    """Returns `search_with_hits` with one trace for all signatures that take parameters."""
+    traced = tf.function(
+        retriever.search_with_hits,
+        input_signature=[
+            EncodedTexts(
+                tf.TensorSpec([None, None, retriever.dim], tf.float32),
+                tf.TensorSpec([None, None], tf.bool),
+                tf.TensorSpec([None, None], tf.float32),
+            ),
+            SearchRequest(**SearchRequest.specs()),
+            tf.TensorSpec([None], tf.string),
+        ],
+        autograph=False,
+    )
+
+    def search(
+        queries: EncodedTexts, request: SearchRequest, texts: tf.Tensor | None = None
+    ) -> tuple[TokenHits, HybridDocuments]:
+        if tf.executing_eagerly():  # the first calls of a live index, which do not wait for a trace
+            return retriever.search_with_hits(queries, request, texts)
+        weights = tf.ones_like(queries.mask, tf.float32) if queries.weights is None else queries.weights
+        texts = tf.fill(tf.shape(queries.mask)[:1], "") if texts is None else texts
+        return traced(queries._replace(weights=weights), request, texts)
+
+    return search
+
+
+def search_signatures(retriever: Retriever, shared_search: SearchFunction) -> dict[str, Any]:
     """Returns `serving_default`, `search`, `search_vectors`, `search_tokens` and `search_vectors_tokens`.
 
     Args:
         retriever: The retriever.
+        shared_search: Its search, as traced for several signatures.
 
     Returns:
         A `tf.function` by the name of each signature.
     """
     defaults = retriever.defaults
     default_request = SearchRequest.default(defaults)._replace(languages=None, filter=None)
-    # Traced once for the signatures that take parameters.
-    traced_search = tf.function(retriever.search_with_hits, autograph=False)
-
-    def shared_search(*arguments: Any) -> tuple[TokenHits, HybridDocuments]:
-        # Outside a graph, every new length of a query would be traced.
-        return (retriever.search_with_hits if tf.executing_eagerly() else traced_search)(*arguments)
 
     @tf.function(input_signature=[QUERY], autograph=False)
     def serving_default(query: tf.Tensor) -> dict[str, tf.Tensor]:
