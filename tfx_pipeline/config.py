@@ -234,7 +234,8 @@ class PipelineConfig:
         model_name: Name of the model in requests.
         warm_start: What training starts from: `configured` (`run.training.initial_encoder`, or random weights
             without it), or `latest`, the latest blessed model if there is one.
-        beam_args: Options of Beam as on a command line. If they name a runner, such as
+        beam_args: Options of Beam as on a command line. Without any, Beam runs in the pipeline's process, and
+            TFX need not package itself for other workers in every component. If they name a runner, such as
             `--runner=DataflowRunner`, its workers also encode the corpus. They also index it if they see the
             pipeline's root as this machine does.
         training_data: Judged queries.
@@ -257,7 +258,7 @@ class PipelineConfig:
     push_directory: str = ""
     model_name: str = "default"
     warm_start: Literal["configured", "latest"] = "configured"
-    beam_args: tuple[str, ...] = ("--direct_num_workers=1", "--direct_running_mode=in_memory")
+    beam_args: tuple[str, ...] = ()
     training_data: TrainingDataConfig = dataclasses.field(default_factory=TrainingDataConfig)
     corpus: CorpusConfig = dataclasses.field(default_factory=CorpusConfig)
     mining: MiningConfig = dataclasses.field(default_factory=MiningConfig)
