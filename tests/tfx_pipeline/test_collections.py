@@ -183,7 +183,7 @@ def test_a_collection_that_servers_can_serve_is_blessed(model: Any, tmp_path: Pa
     content = json.loads(file.read_text())
     content["partitions"][1]["fingerprint"] = "0" * 64
     file.write_text(json.dumps(content))
-    (refused,) = refusals(validate(model, tmp_path / "bad", latency_ms=60_000, load_timeout_seconds=30))
+    (refused,) = refusals(validate(model, tmp_path / "bad", latency_ms=60_000))
     assert refused.startswith("partition 1: ")
 
 

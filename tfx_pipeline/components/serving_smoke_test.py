@@ -36,6 +36,8 @@ _SERVE = ("serve", "--port", "0", "--rest-port", "-1", "--max-k-prime", "1000000
 _START = "from xtr_tf.cli import main; main()"
 _REQUEST_SECONDS = 60.0
 _STOP_SECONDS = 30.0
+# An aggregator asks a server that is up for its fingerprints when it starts, and then every second.
+_ACCEPT_SECONDS = 15.0
 _LOOK_SECONDS = 0.2
 
 
@@ -66,20 +68,28 @@ def run_smoke_test(directory: Path, settings: ServingCheckSettings) -> ServingSm
     Returns:
         Load time, latency and problems.
     """
+    with contextlib.ExitStack() as stack:
+        return _test_model(stack, directory, settings)[0]
+
+
+def _test_model(
+    stack: contextlib.ExitStack, directory: Path, settings: ServingCheckSettings
+) -> tuple[ServingSmokeTest, str]:
+    """Tests a model, and returns the result with the address of its server, which runs until `stack` ends."""
     try:
         report = verify_model(directory)
         if not report.passed:
-            return ServingSmokeTest(tuple(report.problems), load_seconds=report.load_seconds)
+            return ServingSmokeTest(tuple(report.problems), load_seconds=report.load_seconds), ""
         cases = read_reference(directory).cases
-        with _served(directory, settings.load_timeout_seconds) as target, _client(target) as client:
+        target = stack.enter_context(_served(directory, settings.load_timeout_seconds))
+        with _client(target) as client:
             sendable = [case for case in cases if _is_sendable(case)]
             problems = [wrong for case in sendable for wrong in _replay(client, case)]
             latency = None if problems else _latency(client, cases, settings)
     except (InputError, ClientError) as error:
-        return ServingSmokeTest((str(error),))
-    return ServingSmokeTest(
-        (*problems, *_too_slow(latency, settings)), len(sendable), latency, report.load_seconds
-    )
+        return ServingSmokeTest((str(error),)), ""
+    problems += _too_slow(latency, settings)
+    return ServingSmokeTest(tuple(problems), len(sendable), latency, report.load_seconds), target
 
 
 def run_collection_test(
@@ -118,27 +128,25 @@ def _test_partition(
     model: Path, collection: Collection, number: int, settings: ServingCheckSettings
 ) -> ServingSmokeTest:
     entry = collection.partitions[number]
-    alone = run_smoke_test(model, settings)
-    if alone.problems:
-        return dataclasses.replace(alone, problems=_of_partition(number, alone.problems))
     only = dataclasses.replace(
         collection, version=1, partitions=(dataclasses.replace(entry, version=1),)
     ).to_json()
-    try:
-        cases = [case for case in read_reference(model).cases if case.signature == "serving_default"]
-        with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
+        alone, target = _test_model(stack, model, settings)
+        if alone.problems:
+            return dataclasses.replace(alone, problems=_of_partition(number, alone.problems))
+        try:
+            cases = [case for case in read_reference(model).cases if case.signature == "serving_default"]
             file = Path(stack.enter_context(tempfile.TemporaryDirectory()), COLLECTION_FILE)
             file.write_bytes(only)
-            seconds = settings.load_timeout_seconds
-            target = stack.enter_context(_served(model, seconds))
             told = ("--collection", str(file), "--partition", f"0={target}", "--poll-seconds", "1")
-            aggregator = stack.enter_context(_server(told, seconds))
+            aggregator = stack.enter_context(_server(told, settings.load_timeout_seconds))
             client = stack.enter_context(_client(aggregator))
-            _wait_for_collection(client, seconds)
+            _wait_for_collection(client)
             problems = [wrong for case in cases for wrong in _replay(client, case)]
             latency = None if problems else _latency(client, cases, settings)
-    except (InputError, ClientError) as error:
-        return ServingSmokeTest(_of_partition(number, [str(error)]))
+        except (InputError, ClientError) as error:
+            return ServingSmokeTest(_of_partition(number, [str(error)]))
     problems += _too_slow(latency, settings)
     return ServingSmokeTest(
         _of_partition(number, problems), alone.answers + len(cases), latency, alone.load_seconds
@@ -149,9 +157,9 @@ def _of_partition(number: int, problems: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"partition {number}: {problem}" for problem in problems)
 
 
-def _wait_for_collection(client: Client, seconds: float) -> None:
-    """Waits until the aggregator has accepted its partition."""
-    deadline = time.monotonic() + seconds
+def _wait_for_collection(client: Client) -> None:
+    """Waits until the aggregator has accepted its partition, whose server is already up."""
+    deadline = time.monotonic() + _ACCEPT_SECONDS
     while True:
         try:
             client.predict("serving_default", {"query": ["a"]})
