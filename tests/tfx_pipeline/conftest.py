@@ -26,6 +26,7 @@ def pipeline_config(repository: Path, tiny_corpus: Any, tmp_path_factory: pytest
         index__kind="exact",  # the quickest to export
         index__lexical="ngrams",
         choose_alpha=True,
+        search__alpha=0.95,  # never chosen
         mining__ranker="ngrams",
         run__data__hard_negatives=1,
         **add_fields(data, folder / "schema"),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections import Counter
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +29,14 @@ from tfx_pipeline.storage import copy_folder
 from xtr_tf.collections.document import Document
 from xtr_tf.config.retrieval import EncodingConfig, IndexConfig, SearchDefaults
 from xtr_tf.errors import InputError
-from xtr_tf.evaluation.alpha import ALPHAS, best_alpha
+from xtr_tf.files import changed_files
+from xtr_tf.index.build import build_index
 from xtr_tf.index.folder import TokenIndex
 from xtr_tf.model.folder import load_encoder, save_encoder
+from xtr_tf.retriever import export_partitions
 from xtr_tf.retriever.collection_file import read_collection
-from xtr_tf.runtime import SavedModelSession
-from xtr_tf.training.data.examples import TrainingExample
-from xtr_tf.training.data.tfrecords import serialize_example
+from xtr_tf.retriever.model_card import ModelCard, read_card
+from xtr_tf.retriever.reference_cases import CHECKSUMS_FILE
 from xtr_tf.vectors.store import TokenVectors
 
 
@@ -65,11 +65,11 @@ class Stage:
         CorpusEncoderExecutor().Do(inputs, {"vectors": [vectors]}, parameters)
         return vectors
 
-    def index(self, vectors: Any, update: bool = False, beam_args: str = "[]", lexical: str = "none") -> Any:
+    def index(self, vectors: Any, update: bool = False, beam_args: str = "[]") -> Any:
         self.count += 1
         index = new_artifact(TokenIndexArtifact, self.folder / f"index-{self.count}")
         parameters = {
-            "settings": settings_to_json(IndexConfig(num_leaves=16, lexical=lexical)),
+            "settings": settings_to_json(IndexConfig(num_leaves=16)),
             "update": int(update),
             "work": str(self.folder / "work"),
             "beam_args": beam_args,
@@ -83,13 +83,12 @@ class Stage:
         index: Any,
         tokens_per_partition: int = 0,
         beam_args: str = "[]",
-        alpha: float = 0.0,
         **judged: Any,
     ) -> Any:
         self.count += 1
         model = new_artifact(standard_artifacts.Model, self.folder / f"model-{self.count}")
         parameters = {
-            "defaults": settings_to_json(SearchDefaults(k_prime=50, alpha=alpha)),
+            "defaults": settings_to_json(SearchDefaults(k_prime=50)),
             "model_name": "atlas",
             "tokens_per_partition": tokens_per_partition,
             "beam_args": beam_args,
@@ -119,40 +118,23 @@ def counted(vectors: Any) -> tuple[int, int]:
     return tuple(vectors.get_int_custom_property(name) for name in names)  # type: ignore[return-value]
 
 
-def test_alpha_is_chosen_on_the_development_queries(stage: Stage) -> None:
-    vectors = stage.encode(stage.documents)
-    questions = [
-        serialize_example(
-            TrainingExample(f"q{number}", document.text[-40:], (document,), language=document.language)
-        )
-        for number, document in enumerate(stage.documents)
-    ]
-    judged = {
-        "examples": write_examples(stage.folder / "examples", {"eval": questions}),
-        "corpus": write_examples(stage.folder / "judged", {"corpus": map(document_example, stage.documents)}),
-    }
-    model = stage.export(vectors, stage.index(vectors, lexical="ngrams"), alpha=0.9, **judged)
-    version = Path(model.uri, "Format-Serving")
-    card = json.loads((version / "model_card.json").read_text())
-    metrics = card["metrics"]
-    means = {alpha: metrics[f"nDCG@10 on a third of eval, alpha {alpha}"] for alpha in ALPHAS}
-    # Whatever the configuration says, what is chosen is what callers get who ask for nothing.
-    assert card["defaults"]["alpha"] == best_alpha(means) < 0.9
-    languages = Counter(document.language for document in stage.documents)
-    chosen = {language for language in languages if f"best alpha on a third of eval, {language}" in metrics}
-    assert chosen == {language for language, count in languages.items() if count >= 3} != set()
-    with SavedModelSession(version) as session:
-        assert session.defaults("search")["alpha"] == np.float32(best_alpha(means))
-        text = [stage.documents[0].text[-40:]]
-        both = session.run("search", {"query": text, "alpha": [best_alpha(means)]})
-        np.testing.assert_array_equal(
-            session.run("serving_default", {"query": text})["document_ids"], both["document_ids"]
-        )
+@pytest.mark.parametrize("traced", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_an_index_that_is_too_large_for_a_model_becomes_a_collection(
+    stage: Stage, directories: Path, collection_base: Path, monkeypatch: pytest.MonkeyPatch, traced: bool
+) -> None:
+    """Unless they are traced again, the partitions are those that all tests share, of the same index."""
 
+    def copied(retriever: Any, base: Path, card: ModelCard, version: int) -> None:
+        source = collection_base / base.name / "1"
+        assert card.corpus == read_card(source).corpus
+        shutil.copytree(source, base / str(version))
 
-def test_an_index_that_is_too_large_for_a_model_becomes_a_collection(stage: Stage) -> None:
-    vectors = stage.encode(stage.documents)
-    index = stage.index(vectors, lexical="words")
+    if not traced:
+        monkeypatch.setattr(export_partitions, "export_retriever", copied)
+    vectors = new_artifact(TokenVectorsArtifact, directories / "vectors")
+    opened = TokenVectors.open(vectors.uri)
+    build_index(opened, stage.folder / "index", IndexConfig(kind="exact", lexical="words"))
+    index = new_artifact(TokenIndexArtifact, stage.folder / "index")
     tokens = TokenIndex.open(index.uri).num_tokens
     with pytest.raises(InputError, match="A collection has no BM25"):
         stage.export(vectors, index, tokens // 2 + 1, examples=vectors, corpus=vectors)
@@ -160,10 +142,11 @@ def test_an_index_that_is_too_large_for_a_model_becomes_a_collection(stage: Stag
     folder = Path(model.uri, "Format-Serving")
     collection = read_collection(folder / "collection.json")
     assert (len(collection.partitions), collection.tokens) == (2, tokens)
+    assert all(changed_files(folder / own.path / "1", CHECKSUMS_FILE) == [] for own in collection.partitions)
     assert encoder_folder(Path(model.uri)) == Path(model.uri, "encoder")
     assert model.get_int_custom_property("tokens") == tokens
-    assert model.get_int_custom_property("documents") == len(stage.documents)
-    assert read_document_ids(model.uri) == {document.id for document in stage.documents}
+    assert model.get_int_custom_property("documents") == opened.num_documents
+    assert read_document_ids(model.uri) == set(opened.document_ids)
     assert not (folder / "saved_model.pb").exists()
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -13,7 +15,10 @@ from tfx_pipeline.lineage import Lineage
 from tfx_pipeline.pipeline import create_pipeline
 from tfx_pipeline.preflight import metadata_file
 from tfx_pipeline.runners.local import Outcome, run_pipeline
+from xtr_tf.collections.beir import load_beir
 from xtr_tf.errors import InputError
+from xtr_tf.evaluation.alpha import ALPHAS, best_alpha
+from xtr_tf.runtime import SavedModelSession
 
 DATA_NODES = {
     "TrainingGen",
@@ -65,10 +70,6 @@ def test_every_component_runs_and_a_version_is_pushed(config: PipelineConfig, ou
 
 
 def test_the_pushed_version_finds_documents(outcome: Outcome) -> None:
-    import numpy as np
-
-    from xtr_tf.runtime import SavedModelSession
-
     with SavedModelSession(Path(outcome.pushed)) as session:
         answer = session.run("serving_default", {"query": np.array([b"Sahara"], object)})
     assert answer["document_ids"].shape == (1, 10)
@@ -76,10 +77,6 @@ def test_the_pushed_version_finds_documents(outcome: Outcome) -> None:
 
 
 def test_declared_fields_reach_the_pushed_version(outcome: Outcome) -> None:
-    import numpy as np
-
-    from xtr_tf.runtime import SavedModelSession
-
     card = json.loads((Path(outcome.pushed) / "model_card.json").read_text())
     assert card["corpus"]["fields"] == {"number": "int", "tags": "keywords"}
     assert card["corpus"]["field_bytes_per_document"] > 0
@@ -92,6 +89,31 @@ def test_declared_fields_reach_the_pushed_version(outcome: Outcome) -> None:
     assert fields
     assert {own["number"] for own in fields} <= {0, 2, 4, 6, 8}
     assert all(own == {"number": own["number"], "tags": ["even"]} for own in fields)
+
+
+def test_alpha_is_chosen_on_the_development_queries(config: PipelineConfig, outcome: Outcome) -> None:
+    version = Path(outcome.pushed)
+    card = json.loads((version / "model_card.json").read_text())
+    metrics = card["metrics"]
+    means = {alpha: metrics[f"nDCG@10 on a third of eval, alpha {alpha}"] for alpha in ALPHAS}
+    # Whatever the configuration says, what is chosen is what callers get who ask for nothing.
+    assert card["defaults"]["alpha"] == best_alpha(means) != config.search.alpha
+    span = Path(config.training_data.folder, "span-1")
+    asked = Counter(query.language for query in load_beir(span, "dev").queries)
+    chosen = {language for language in asked if f"best alpha on a third of eval, {language}" in metrics}
+    assert chosen == {language for language, count in asked.items() if count >= 3} != set()
+    with SavedModelSession(version) as session:
+        assert session.defaults("search")["alpha"] == np.float32(best_alpha(means))
+        both = session.run("search", {"query": ["Sahara"], "alpha": [best_alpha(means)]})
+        answer = session.run("serving_default", {"query": ["Sahara"]})
+    np.testing.assert_array_equal(answer["document_ids"], both["document_ids"])
+
+
+def test_beam_runs_here_and_tfx_packages_nothing(config: PipelineConfig, outcome: Outcome) -> None:
+    (log,) = Path(config.root, "logs").glob("*.log")
+    told = log.read_text()
+    assert "CorpusStatistics" in told
+    assert "--extra_package" not in told
 
 
 def test_training_got_the_mined_negatives(config: PipelineConfig, outcome: Outcome) -> None:
