@@ -26,7 +26,7 @@ test-time: setup ## Run the tests and print how long they took
 test-all: setup parity ## Run every test, including slow ones, with ten times the examples, and compare with transformers
 	@XTR_TF_PARITY_PYTHON=.parity/bin/python $(PYTEST) -m "slow or not slow" --hypothesis-profile=thorough
 
-test-portable: setup ## Run the numeric tests as if on other processors; the short form with ARGS=--short
+test-portable: setup ## Run the numeric tests as if on other processors; ARGS=--short, or some by name: ARGS="sse41 emulated"
 	@tools/test_portable.sh $(ARGS)
 
 # Whatever imports TFX or Beam when it is collected; single tests that do are marked `pipeline`.

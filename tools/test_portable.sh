@@ -4,6 +4,7 @@
 #
 #   tools/test_portable.sh            every combination; about a quarter of an hour on two cores
 #   tools/test_portable.sh --short    one unusual combination and the fastest tests, about a minute
+#   tools/test_portable.sh NAME...    some of haswell, skylake, zen, sse41 and emulated
 #
 # Must not know what the tests compare.
 set -euo pipefail
@@ -27,6 +28,7 @@ EMULATED=(
 WITHOUT_AVX512="AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL"
 
 failed=()
+declare -i ran=0 skipped=0
 
 # combination NAME VARIABLE=VALUE... -- TEST...
 combination() {
@@ -34,6 +36,7 @@ combination() {
   shift
   while [ "$1" != -- ]; do variables+=("$1") && shift; done
   shift
+  ran+=1
   echo "test-portable: $name (${variables[*]})"
   # TensorFlow asks the processor whether it has bfloat16, oneDNN asks its own limit. If they disagree, the process
   # dies of an illegal instruction. So tests of bfloat16 run without oneDNN if it has a limit.
@@ -55,7 +58,28 @@ numeric_tests() {
   env "${variables[@]}" "$PYTHON" -m pytest -q -n "${WORKERS:-2}" --dist loadscope --no-loadscope-reorder "$@" || failed+=("$name")
 }
 
-odd() {
+haswell() {
+  combination "Haswell, without AVX-512" OPENBLAS_CORETYPE=Haswell NPY_DISABLE_CPU_FEATURES="$WITHOUT_AVX512" \
+    ONEDNN_MAX_CPU_ISA=AVX2 TF_ENABLE_ONEDNN_OPTS=1 OMP_NUM_THREADS=2 -- "${NUMERIC[@]}"
+}
+
+skylake() {
+  if ! grep -qw avx512f /proc/cpuinfo; then
+    skip "this processor has no AVX-512, and OpenBLAS' kernels for it cannot run"
+    return
+  fi
+  combination "Skylake with AVX-512, no oneDNN" OPENBLAS_CORETYPE=SkylakeX TF_ENABLE_ONEDNN_OPTS=0 \
+    OMP_NUM_THREADS=1 -- "${NUMERIC[@]}"
+}
+
+zen() {
+  combination "Zen, oneDNN with AVX" OPENBLAS_CORETYPE=Zen NPY_DISABLE_CPU_FEATURES="FMA3 AVX2 $WITHOUT_AVX512" \
+    ONEDNN_MAX_CPU_ISA=AVX TF_ENABLE_ONEDNN_OPTS=1 OMP_NUM_THREADS=2 -- "${NUMERIC[@]}"
+}
+
+# sse41 [TEST...]
+sse41() {
+  [ $# -gt 0 ] || set -- "${NUMERIC[@]}"
   combination "a processor with SSE4.1 and one thread" OPENBLAS_CORETYPE=Prescott \
     NPY_DISABLE_CPU_FEATURES="AVX2 FMA3 $WITHOUT_AVX512" ONEDNN_MAX_CPU_ISA=SSE41 TF_ENABLE_ONEDNN_OPTS=1 \
     OMP_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 -- "$@"
@@ -64,38 +88,38 @@ odd() {
 emulated() {
   local emulator
   if ! emulator=$(command -v qemu-x86_64); then
-    echo "test-portable: no emulated processor: the package qemu-user is not installed"
+    skip "no emulated processor: the package qemu-user is not installed"
     return
   fi
+  ran+=1
   echo "test-portable: an emulated processor without AVX-512"
   # `max` is everything that QEMU can emulate: AVX2 and FMA, but not AVX-512.
   "$emulator" -cpu max "$PYTHON" -m pytest -q -n 0 -p no:cacheprovider "${EMULATED[@]}" -o timeout=3600 ||
     failed+=("the emulated processor")
 }
 
+skip() {
+  skipped+=1
+  echo "test-portable: $1"
+}
+
 case "${1-}" in
-  --short) odd "${QUICK[@]}" ;;
-  "")
-    combination "Haswell, without AVX-512" OPENBLAS_CORETYPE=Haswell NPY_DISABLE_CPU_FEATURES="$WITHOUT_AVX512" \
-      ONEDNN_MAX_CPU_ISA=AVX2 TF_ENABLE_ONEDNN_OPTS=1 OMP_NUM_THREADS=2 -- "${NUMERIC[@]}"
-    if grep -qw avx512f /proc/cpuinfo; then
-      combination "Skylake with AVX-512, no oneDNN" OPENBLAS_CORETYPE=SkylakeX TF_ENABLE_ONEDNN_OPTS=0 \
-        OMP_NUM_THREADS=1 -- "${NUMERIC[@]}"
-    else
-      echo "test-portable: this processor has no AVX-512, and OpenBLAS' kernels for it cannot run"
-    fi
-    combination "Zen, oneDNN with AVX" OPENBLAS_CORETYPE=Zen NPY_DISABLE_CPU_FEATURES="FMA3 AVX2 $WITHOUT_AVX512" \
-      ONEDNN_MAX_CPU_ISA=AVX TF_ENABLE_ONEDNN_OPTS=1 OMP_NUM_THREADS=2 -- "${NUMERIC[@]}"
-    odd "${NUMERIC[@]}"
-    emulated
-    ;;
+  --short) sse41 "${QUICK[@]}" ;;
   *)
-    echo "test-portable: the only option is --short. Received: $*" >&2
-    exit 1
+    [ $# -gt 0 ] || set -- haswell skylake zen sse41 emulated
+    for name in "$@"; do
+      case "$name" in
+        haswell | skylake | zen | sse41 | emulated) ;;
+        *)
+          echo "test-portable: give --short, or some of haswell, skylake, zen, sse41, emulated. Received: $*" >&2
+          exit 1
+          ;;
+      esac
+    done
+    for name in "$@"; do "$name"; done
     ;;
 esac
 
-if [ ${#failed[@]} -gt 0 ]; then
-  printf 'test-portable: failed on %s\n' "${failed[@]}" >&2
-  exit 1
-fi
+[ ${#failed[@]} -eq 0 ] || printf 'test-portable: failed on %s\n' "${failed[@]}" >&2
+echo "RESULT test-portable combinations=$ran skipped=$skipped failed=${#failed[@]}"
+[ ${#failed[@]} -eq 0 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,13 @@ def outcome(pipeline_outcome: Outcome) -> Outcome:
     return pipeline_outcome
 
 
+@pytest.fixture(scope="module")
+def session(outcome: Outcome) -> Iterator[SavedModelSession]:
+    """The pushed version, loaded once for all tests."""
+    with SavedModelSession(Path(outcome.pushed)) as session:
+        yield session
+
+
 def test_every_component_runs_and_a_version_is_pushed(config: PipelineConfig, outcome: Outcome) -> None:
     ran = [result.component for result in outcome.components]
     assert set(ran) == DATA_NODES | MODEL_NODES | {"NegativeMiner", "Transform", "Trainer"}
@@ -69,31 +77,30 @@ def test_every_component_runs_and_a_version_is_pushed(config: PipelineConfig, ou
     assert "Judged by the two thirds of the queries that `alpha` was not chosen on." in outcome.reasons
 
 
-def test_the_pushed_version_finds_documents(outcome: Outcome) -> None:
-    with SavedModelSession(Path(outcome.pushed)) as session:
-        answer = session.run("serving_default", {"query": np.array([b"Sahara"], object)})
+def test_the_pushed_version_finds_documents(session: SavedModelSession) -> None:
+    answer = session.run("serving_default", {"query": ["Sahara"]})
     assert answer["document_ids"].shape == (1, 10)
     assert answer["document_ids"][0, 0]
 
 
-def test_declared_fields_reach_the_pushed_version(outcome: Outcome) -> None:
+def test_declared_fields_reach_the_pushed_version(outcome: Outcome, session: SavedModelSession) -> None:
     card = json.loads((Path(outcome.pushed) / "model_card.json").read_text())
     assert card["corpus"]["fields"] == {"number": "int", "tags": "keywords"}
     assert card["corpus"]["field_bytes_per_document"] > 0
-    with SavedModelSession(Path(outcome.pushed)) as session:
-        query = np.array([b"Sahara"], object)
-        answer = session.run("search", {"query": query, "filter": [b"number<10;tags=even"], "top_k": [40]})
-        with pytest.raises(InputError, match=r"unknown field.*language, number, tags"):
-            session.run("search", {"query": query, "filter": [b"undeclared=x"]})
+    query = ["Sahara"]
+    answer = session.run("search", {"query": query, "filter": ["number<10;tags=even"], "top_k": [40]})
+    with pytest.raises(InputError, match=r"unknown field.*language, number, tags"):
+        session.run("search", {"query": query, "filter": ["undeclared=x"]})
     fields = [json.loads(own) for own in answer["fields"][0] if own]
     assert fields
     assert {own["number"] for own in fields} <= {0, 2, 4, 6, 8}
     assert all(own == {"number": own["number"], "tags": ["even"]} for own in fields)
 
 
-def test_alpha_is_chosen_on_the_development_queries(config: PipelineConfig, outcome: Outcome) -> None:
-    version = Path(outcome.pushed)
-    card = json.loads((version / "model_card.json").read_text())
+def test_alpha_is_chosen_on_the_development_queries(
+    config: PipelineConfig, outcome: Outcome, session: SavedModelSession
+) -> None:
+    card = json.loads(Path(outcome.pushed, "model_card.json").read_text())
     metrics = card["metrics"]
     means = {alpha: metrics[f"nDCG@10 on a third of eval, alpha {alpha}"] for alpha in ALPHAS}
     # Whatever the configuration says, what is chosen is what callers get who ask for nothing.
@@ -102,10 +109,9 @@ def test_alpha_is_chosen_on_the_development_queries(config: PipelineConfig, outc
     asked = Counter(query.language for query in load_beir(span, "dev").queries)
     chosen = {language for language in asked if f"best alpha on a third of eval, {language}" in metrics}
     assert chosen == {language for language, count in asked.items() if count >= 3} != set()
-    with SavedModelSession(version) as session:
-        assert session.defaults("search")["alpha"] == np.float32(best_alpha(means))
-        both = session.run("search", {"query": ["Sahara"], "alpha": [best_alpha(means)]})
-        answer = session.run("serving_default", {"query": ["Sahara"]})
+    assert session.defaults("search")["alpha"] == np.float32(best_alpha(means))
+    both = session.run("search", {"query": ["Sahara"], "alpha": [best_alpha(means)]})
+    answer = session.run("serving_default", {"query": ["Sahara"]})
     np.testing.assert_array_equal(answer["document_ids"], both["document_ids"])
 
 
