@@ -121,7 +121,7 @@ def test_an_explanation_says_which_token_answered_which(index: Any) -> None:
     assert found.hit.score == pytest.approx(mean, abs=rounding(len(found.matches)))
 
 
-def test_documents_come_and_go_at_once(model: Any) -> None:
+def test_documents_are_added_and_deleted_at_once(model: Any) -> None:
     index = model.index(["Baikal is 1,642 m deep.", "The Nile is 6,650 km long."], progress=False)
     assert index.ids == ["0", "1"]
     index.add(["The Aral Sea was 68 m deep.", {"id": "1", "text": "The Nile flows north."}], progress=False)
@@ -135,7 +135,7 @@ def test_documents_come_and_go_at_once(model: Any) -> None:
     assert index.ids == ["0", "1", "3"]
 
 
-def test_changes_give_what_indexing_afresh_gives(model: Any) -> None:
+def test_changes_give_the_same_as_indexing_again(model: Any) -> None:
     changed = model.index(PASSAGES[:2], kind="scann", progress=False)
     changed.add(PASSAGES[2:], progress=False)
     changed.delete(["nil"])

@@ -57,7 +57,7 @@ def test_the_current_folder_is_a_checkpoint(golden: Any, monkeypatch: pytest.Mon
     assert "Traceback" not in inspected.stderr
 
 
-def test_inspect_tells_what_would_be_refused(golden: Any, tmp_path: Path) -> None:
+def test_inspect_says_what_would_be_refused(golden: Any, tmp_path: Path) -> None:
     source = Path(shutil.copytree(golden.path("torch_t5"), tmp_path / "source"))
     config = json.loads((source / "config.json").read_text())
     (source / "config.json").write_text(json.dumps(config | {"d_ff": 32}))

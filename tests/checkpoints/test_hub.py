@@ -93,7 +93,7 @@ def test_an_id_becomes_an_encoder(fetch: Fetch) -> None:
     assert Path(offline.stdout.strip()) == directory
 
 
-def test_an_interrupted_download_can_be_taken_up(server: HubServer, fetch: Fetch, tmp_path: Path) -> None:
+def test_an_interrupted_download_can_be_continued(server: HubServer, fetch: Fetch, tmp_path: Path) -> None:
     server.cut = True
     ended = fetch("google/xtr")
     assert ended.returncode == 1

@@ -102,7 +102,7 @@ def test_a_value_of_another_type_is_an_error_with_its_line(tmp_path, name, value
     "declarations",
     [["year"], ["year:int", "year:float"], ["year:date"], ["text:keyword"], ["a-b:int"], [":int"]],
 )
-def test_declarations_that_are_none(declarations):
+def test_invalid_declarations(declarations):
     with pytest.raises(InputError, match="Received:"):
         parse_declarations(declarations)
 

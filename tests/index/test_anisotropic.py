@@ -69,7 +69,7 @@ def test_the_threshold_trades_error_across_for_error_along(trained):
     assert total[0] < total[1] < 2 * total[0]
 
 
-def test_cells_and_codes_agree_with_scanns():
+def test_leaves_and_codes_agree_with_scanns():
     generator = np.random.default_rng(3)
     vectors = normalised(2, 50, 32)[generator.integers(0, 50, 5000)] + 0.15 * normalised(4, 5000, 32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -51,13 +51,13 @@ def test_block_size_changes_nothing(tmp_path, monkeypatch, kind):
     assert one.manifest == many.manifest
 
 
-def test_four_bit_codes_and_small_cells_keep_an_index_small(tmp_path):
+def test_four_bit_codes_and_small_leaves_keep_an_index_small(tmp_path):
     index = build_index(make_source(dim=128), tmp_path / "index")
     assert index.array("codes").nbytes == 1_000 * 32
     assert index.array("cells").nbytes == 1_000 * 2
 
 
-def test_core_vectors_lie_by_cell(tmp_path):
+def test_core_vectors_are_grouped_by_leaf(tmp_path):
     source = make_source()
     index = build_index(source, tmp_path / "index", IndexConfig(kind="core"))
     tokens, offsets, centres = (index.array(name) for name in ("tokens", "cell_offsets", "centres"))

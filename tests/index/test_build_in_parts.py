@@ -126,7 +126,7 @@ def test_a_shard_without_tokens_has_no_part(make_vectors: MakeVectors, tmp_path:
         build_in_parts(tmp_path / "nothing", tmp_path / "none", IndexConfig(), run_locally)
 
 
-def test_indexes_of_different_cells_are_not_joined(make_vectors: MakeVectors, tmp_path: Path) -> None:
+def test_indexes_of_different_leaves_are_not_joined(make_vectors: MakeVectors, tmp_path: Path) -> None:
     vectors = make_vectors("vectors", IDS)
     first = build_index(vectors, tmp_path / "first", IndexConfig(num_leaves=5))
     second = build_index(vectors, tmp_path / "second", IndexConfig(num_leaves=5, seed=1))

@@ -25,7 +25,7 @@ def error(sample: np.ndarray, centres: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("at_once", [1, 7_000, 1 << 24])
-def test_nearest_centres_are_brute_forces(sample, monkeypatch, at_once):
+def test_nearest_centres_are_those_of_brute_force(sample, monkeypatch, at_once):
     monkeypatch.setattr(kmeans, "_MAX_SIMILARITIES", at_once)
     vectors, centres = sample[:200], sample[500:600]
     distances = ((vectors[:, np.newaxis].astype(np.float64) - centres) ** 2).sum(axis=-1)
@@ -50,14 +50,14 @@ def test_more_rounds_fit_better_and_a_seed_decides(sample):
     np.testing.assert_array_equal(train_centres(sample, 50, 3, seed=4), train_centres(sample, 50, 3, seed=4))
 
 
-def test_empty_cells_are_split_off_large_ones(sample):
+def test_empty_leaves_are_split_off_large_ones(sample):
     doubled = np.repeat(sample[:30], 10, axis=0)
     centres = train_centres(doubled, 60, 5, seed=0)
     assert np.isfinite(centres).all()
     assert error(doubled, centres) < 1e-2 * error(doubled, doubled[:1])
 
 
-def test_as_many_cells_as_vectors_are_the_vectors(sample):
+def test_as_many_leaves_as_vectors_are_the_vectors(sample):
     few = sample[:20]
     centres = train_centres(few, 20, 3, seed=0)
     np.testing.assert_allclose(centres[nearest_centres(few, centres)], few, atol=1e-5)

@@ -49,7 +49,7 @@ def test_no_text_is_unknown(atlas_model, text):
     assert processor.unk_id() not in processor.encode(text)
 
 
-def test_texts_are_lowercased_unless_told_otherwise(atlas_texts, tmp_path):
+def test_texts_are_lowercased_by_default(atlas_texts, tmp_path):
     for lowercase in (True, False):
         path = tmp_path / f"{lowercase}.model"
         train_vocabulary(atlas_texts[:20], 800, path, lowercase)

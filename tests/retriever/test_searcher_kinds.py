@@ -112,7 +112,7 @@ def test_closing_one_session_does_not_affect_another_of_the_same_model(published
     assert before["document_ids"].tolist() == after["document_ids"].tolist()
 
 
-def test_the_card_tells_what_it_was_made_of(published):
+def test_the_card_says_what_it_was_made_of(published):
     card = json.loads((published["core"] / "model_card.json").read_text())
     assert card["index"]["kind"] == "core"
     assert card["corpus"]["documents"] == 60

@@ -50,7 +50,7 @@ def test_score_is_exact_colbert(signatures):
             assert scores[row, column] == pytest.approx((vectors @ tokens.T).max(axis=1).mean(), abs=SCORED)
 
 
-def test_what_is_cut_is_said(signatures, tiny_corpus):
+def test_documents_that_were_cut_are_reported(signatures, tiny_corpus):
     length = tiny_corpus.tokenizer.config.document_length
     word = "Nile "
 

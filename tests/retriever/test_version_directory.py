@@ -18,7 +18,7 @@ def publish(base: Path, version: int | None = None) -> Path:
     return final
 
 
-def test_versions_count_on(tmp_path):
+def test_versions_get_the_next_number(tmp_path):
     base = tmp_path / "deep" / "model"
     assert versions_in(base) == []
     assert publish(base).name == "1"

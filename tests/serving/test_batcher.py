@@ -206,7 +206,7 @@ def test_a_full_queue_refuses_at_once():
     run(test)
 
 
-def test_work_whose_caller_has_gone_is_not_begun():
+def test_work_whose_caller_has_gone_is_not_started():
     async def test(pool, model):
         batcher = Batcher(pool, model, BatchingOptions())
         tasks = await held_up(model, batcher, rows(1), rows(2))

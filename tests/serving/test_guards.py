@@ -213,7 +213,7 @@ def test_a_callers_request_id_is_kept_if_it_can_be_logged():
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
-def test_a_trace_is_gone_on_with():
+def test_a_trace_is_continued():
     trace = TraceContext.read(TRACEPARENT)
     assert (trace.trace_id, trace.parent_id) == ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7")
     assert trace.is_sampled

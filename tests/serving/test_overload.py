@@ -79,7 +79,7 @@ def test_messages_that_do_not_come_give_way_to_those_that_do(start_server, toy_m
             silent.set()
 
 
-def test_work_is_not_begun_after_its_deadline(small, connect, in_threads):
+def test_work_is_not_started_after_its_deadline(small, connect, in_threads):
     calls = connect(small.target)
     with blocked(small, calls, 2.0) as blocker:
         with pytest.raises(grpc.RpcError) as caught:

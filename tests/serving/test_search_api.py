@@ -108,7 +108,7 @@ def test_documents_are_reranked(retriever_server):
     assert [set(result) for result in first["results"]] == [{"index", "relevance_score", "truncated"}]
 
 
-def test_long_documents_are_taken_and_the_cut_is_said(retriever_server):
+def test_long_documents_are_accepted_and_reported_as_cut(retriever_server):
     body = {"model": "whole", "query": QUERY, "documents": ["Nile " * 10_000, "Nile"]}
     results = retriever_server.rest("/v1/rerank", body)[1]["results"]
     assert {result["index"]: result["truncated"] for result in results} == {0: True, 1: False}

@@ -82,7 +82,7 @@ def test_swaps_under_load_lose_and_mix_nothing(start_server, connect, toy_models
         ]
 
 
-def test_a_request_under_way_keeps_its_version(start_server, connect, toy_models, model_base):
+def test_a_request_in_progress_keeps_its_version(start_server, connect, toy_models, model_base):
     with start_server("--model-base", model_base, *FAST) as server:
         calls = connect(server.target)
         inputs = {"query": np.array([b"a"], object), "seconds": np.array(4.0)}

@@ -9,7 +9,7 @@ from tests.support.numbers import assert_same_ranking, rounding
 
 
 @pytest.mark.parametrize("terms", [8, 128, 4096])
-def test_sums_in_any_order_lie_within_the_rounding(terms):
+def test_sums_in_any_order_are_within_the_rounding(terms):
     generator = np.random.default_rng(0)
     values = generator.standard_normal(terms).astype(np.float32)
     sums = [np.add.accumulate(generator.permutation(values))[-1] for _ in range(50)]

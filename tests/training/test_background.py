@@ -28,7 +28,7 @@ def test_kept_with_the_encoder(tiny_corpus, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"no array", None])
-def test_a_file_that_is_none(tiny_corpus, tmp_path, content):
+def test_an_invalid_file(tiny_corpus, tmp_path, content):
     size = tiny_corpus.tokenizer.vocabulary_size
     background = np.full(size, 2.0) if content is None else None
     save_encoder(tmp_path / "e", tiny_corpus.encoder, tiny_corpus.tokenizer, background=background)

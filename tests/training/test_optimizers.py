@@ -121,7 +121,7 @@ def test_the_learning_rate_rises_and_then_stays_or_falls():
 
 @pytest.mark.parametrize("schedule", ["constant", "inverse_sqrt"])
 @pytest.mark.parametrize("warmup_steps", [0, 10])
-def test_the_last_steps_bring_the_rate_down_to_nothing(schedule, warmup_steps):
+def test_the_last_steps_bring_the_rate_down_to_zero(schedule, warmup_steps):
     endless = TrainingConfig(learning_rate=0.1, warmup_steps=warmup_steps, schedule=schedule, steps=100)
     ending = dataclasses.replace(endless, decay_steps=20)
     for step, share in ((0, 1), (50, 1), (80, 1), (90, 0.5), (99, 0.05), (100, 0), (120, 0)):

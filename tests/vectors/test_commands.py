@@ -77,7 +77,7 @@ def test_impossible_options_are_refused(built: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "index").exists()
 
 
-def test_options_may_stand_before_the_vectors(built: Path, tmp_path: Path) -> None:
+def test_options_may_come_before_the_vectors(built: Path, tmp_path: Path) -> None:
     run("index", "--out", tmp_path / "index", "--kind", "core", built / "vectors")
     for path in (built / "index").iterdir():
         assert (tmp_path / "index" / path.name).read_bytes() == path.read_bytes()

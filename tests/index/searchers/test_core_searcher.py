@@ -31,7 +31,7 @@ def kept_vectors(make_index, vectors):
 
 @pytest.mark.parametrize("block", [16_384, 100])
 @pytest.mark.parametrize("k_prime", [1, 30, 200])
-def test_all_cells_give_the_exact_top_k(monkeypatch, make_index, kept_vectors, queries, k_prime, block):
+def test_all_leaves_give_the_exact_top_k(monkeypatch, make_index, kept_vectors, queries, k_prime, block):
     monkeypatch.setattr(direct, "_BLOCK", block)
     ids, scores, valid, cutoffs = search(
         searcher_from_index(make_index(kind="core")), queries, k_prime, 10**6
@@ -125,7 +125,7 @@ def half_empty():
 
 @pytest.mark.parametrize("shards", [1, 2])
 @pytest.mark.parametrize("k_prime", [1, 1_000])
-def test_empty_cells_give_no_hits(half_empty, k_prime, shards):
+def test_empty_leaves_give_no_hits(half_empty, k_prime, shards):
     searcher = half_empty if shards == 1 else ShardedSearcher([half_empty] * shards)
     *_, valid, cutoffs = search(searcher, np.array([[0.0, 1.0]], np.float32), k_prime, 1)
     assert not valid.any()
