@@ -11,6 +11,8 @@ NUMBER = r"(\d+(?:\.\d+)?)"
 # For a million tokens: time at concurrency 1, queries per second at 16.
 ONE = rf"concurrency 1: [^|]*\|[^|]*\| {NUMBER} ms"
 SIXTEEN = rf"concurrency 16 \|[^|]*\| \d+ ms, \d+ ms, {NUMBER} \|"
+# Between the name of an engine and its bytes per token: setting, two times, two overlaps.
+COLUMNS = r"[^|]*\|" * 5
 # A document, a pattern for a figure in it, and a pattern for the same figure in the stored output.
 QUOTED = [
     ("README.md", rf"{NUMBER} times FAISS", rf"faiss_ratio_1t={NUMBER}"),
@@ -42,6 +44,24 @@ QUOTED = [
         SIXTEEN,
     ),
     ("docs/how-to/size.md", rf"answer comes about {NUMBER} seconds", rf"start_s={NUMBER}"),
+    ("docs/how-to/size.md", rf"with reordering \| {NUMBER} MB", rf"int8 reordering \|{COLUMNS} {NUMBER} \|"),
+    ("docs/how-to/size.md", rf"`core` \(int8\) \| {NUMBER} MB", rf"`core`, int8 \|{COLUMNS} {NUMBER} \|"),
+    ("docs/how-to/size.md", rf"= {NUMBER} \(T / 5\)", rf"from shards \| {NUMBER} s"),
+    ("docs/how-to/troubleshoot.md", rf"takes about {NUMBER} GB for 5 million", rf"peak_gb_5m={NUMBER}"),
+    (
+        "docs/explanation/comparison.md",
+        rf"\| {NUMBER} \(`scann`\)",
+        rf"overlap=[\d.]+ bytes_per_token={NUMBER}",
+    ),
+    (
+        "docs/explanation/comparison.md",
+        rf"{NUMBER}, measured here",
+        rf"xtr-warp-rs 2.1 \|{COLUMNS} {NUMBER} \|",
+    ),
+    ("BUILD.md", rf"{NUMBER} times torch's updates per second", rf"tiny_ratio={NUMBER}"),
+    ("BUILD.md", rf"by round\), {NUMBER} times in mT5-small's shape \(", rf"small_ratio={NUMBER}"),
+    ("BUILD.md", rf"whole process is {NUMBER} times", rf"memory_ratio={NUMBER}"),
+    ("BUILD.md", rf"and {NUMBER} times in mT5-small's shape, where", rf"packages \({NUMBER} in mT5-small's"),
     ("docs/explanation/the-index.md", rf"takes {NUMBER} bytes", rf"overlap=[\d.]+ bytes_per_token={NUMBER}"),
     ("docs/explanation/the-index.md", rf"in memory: {NUMBER} GB", rf"ScaNN's own \| \d+ s \| {NUMBER} GB"),
     ("docs/explanation/the-index.md", rf"to ScaNN: {NUMBER} GB", rf"peak_gb_5m={NUMBER}"),
