@@ -87,7 +87,7 @@ class DataConfig:
             examples to the power 1 / temperature. 1 keeps the proportions of the data; larger values even
             them out.
         one_language_per_batch: Whether all examples of a batch have the same language, so that a query cannot
-            tell its document from the others by the language alone.
+            tell its document from the others just by the language.
         max_bad_records: Number of records that may be skipped before reading stops; below 1, the share of
             all records.
         teacher_vectors: Stores of a teacher's token vectors (`training/data/teacher_vectors.py` describes the
