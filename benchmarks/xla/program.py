@@ -1,6 +1,7 @@
 """One replica's training step at mxtr_base's shapes, as an XLA program that is not run.
 
     python program.py REPLICAS HLO_FILE
+    python program.py example HLO_FILE LAYERS [KEY=VALUE...]
 
 CPUs have no collectives under XLA. Other replicas would send tensors of the same size as this one's, so
 gathering becomes repeating: the program computes what a replica computes, and exchanges nothing.
@@ -10,9 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from unittest import mock
 
 import tensorflow as tf
 
+from tfx_pipeline.config import load_pipeline_config
 from xtr_tf.config.presets import RUN_PRESETS
 from xtr_tf.config.training import RunConfig
 from xtr_tf.model.encoder import Encoder
@@ -30,6 +33,7 @@ from xtr_tf.training.optimizers import make_optimizer
 from xtr_tf.training.step import TrainingStep
 
 QUERY_LENGTH, DOCUMENT_LENGTH = 32, 512
+_EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "configs" / "vertex_pipeline.yaml"
 
 
 def replica_config(replicas: int, **encoder: Any) -> RunConfig:
@@ -46,6 +50,21 @@ def replica_config(replicas: int, **encoder: Any) -> RunConfig:
         encoder=dataclasses.replace(preset.encoder, dtype="mixed_bfloat16", **encoder),
         training=dataclasses.replace(preset.training, batch_size=size, dtype="mixed_bfloat16"),
     )
+
+
+def example_config(layers: int, overrides: Sequence[str] = ()) -> tuple[RunConfig, int]:
+    """Returns one replica's share of the example for Vertex AI with some of its layers, and its replicas.
+
+    Args:
+        layers: Number of layers.
+        overrides: Changes of the configuration, as `KEY=VALUE`.
+    """
+    pipeline = load_pipeline_config(_EXAMPLE, overrides)
+    run, topology = pipeline.run, pipeline.vertex.training[0].tpu_topology
+    replicas = math.prod(map(int, topology.split("x")))
+    training = dataclasses.replace(run.training, batch_size=run.training.batch_size // replicas)
+    encoder = dataclasses.replace(run.encoder, dtype=run.training.dtype, num_layers=layers)
+    return dataclasses.replace(run, encoder=encoder, training=training), replicas
 
 
 def trace(config: RunConfig, replicas: int, one_block: bool = False, stage: str = "hlo") -> str:
@@ -105,7 +124,11 @@ def count_blocks(hlo: str, dim: int) -> int:
 
 def main() -> None:
     """Writes a program whose operations can be counted, and prints the blocks of the real one."""
-    replicas, out = int(sys.argv[1]), Path(sys.argv[2])
+    out = Path(sys.argv[2])
+    if sys.argv[1] == "example":
+        out.write_text(trace(*example_config(int(sys.argv[3]), sys.argv[4:])))
+        return
+    replicas = int(sys.argv[1])
     config = replica_config(replicas)
     out.write_text(trace(config, replicas, one_block=True))
     shallow = dataclasses.replace(config, encoder=dataclasses.replace(config.encoder, num_layers=1))

@@ -6,6 +6,11 @@ This needs no TPU: the step is turned into an XLA program at mxtr_base's real sh
 and bytes are counted, and nothing is timed. Bytes are counted before fusion and are more than any device
 moves. The time that a TPU would need is an estimate from its data sheet. `input_ratio` comes from `make
 bench-input`.
+
+    make bench-xla ARGS="--compile 4"
+
+compiles the step of the example for Vertex AI with 4 of its layers for its TPU, with the TPU's own compiler,
+and prints how much of a chip's memory it takes. More layers take more minutes and gigabytes to compile.
 """
 
 from __future__ import annotations
@@ -24,11 +29,13 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # what the benchmarks
 from engine_process import REPOSITORY, print_machine
 
 _HERE = Path(__file__).parent
-_COST_ENVIRONMENT = REPOSITORY / ".bench" / "xla-env"
+_ENVIRONMENTS = REPOSITORY / ".bench"
 _JAXLIB = "jaxlib==0.4.38"  # its XLA reads the programs of TensorFlow 2.16
+_JAX = "jax[tpu]==0.6.2"  # with libtpu 0.0.17.1, the TPU's compiler
 # The share of a chip's peak that a step is assumed to reach.
 _UTILISATION = (0.3, 0.5)
 _REPORTED = 8
+_EXAMPLE_TPU = "v5e:2x2"  # of examples/configs/vertex_pipeline.yaml
 
 
 class Slice(NamedTuple):
@@ -46,8 +53,13 @@ def main() -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--skip-input", action="store_true", help="do not run bench-input")
+    parser.add_argument("--compile", type=int, metavar="LAYERS", help="only compile the example for its TPU")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for --compile")
     arguments = parser.parse_args()
     print_machine(cpu_time=True)
+    if arguments.compile:
+        _compile(arguments.compile, arguments.set)
+        return
     found = {}
     for replicas in sorted({_REPORTED, *(own.chips for own in SLICES)}):
         found[replicas] = measured = _measure(replicas)
@@ -76,8 +88,21 @@ def _measure(replicas: int) -> dict[str, Any]:
         program = _answer(
             [sys.executable, "-W", "ignore", str(_HERE / "program.py"), str(replicas), str(hlo)]
         )
-        costs = _answer([str(_cost_python()), str(_HERE / "cost.py"), str(hlo)])
+        costs = _answer([_python("xla-env", _JAXLIB), str(_HERE / "cost.py"), str(hlo)])
     return {**program, **costs}
+
+
+def _compile(layers: int, overrides: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        hlo = str(Path(folder, "step.txt"))
+        program = [sys.executable, "-W", "ignore", str(_HERE / "program.py"), "example", hlo, str(layers)]
+        subprocess.run([*program, *overrides], check=True, stderr=subprocess.DEVNULL)
+        memory = _answer([_python("tpu-env", _JAX), str(_HERE / "tpu_compiler.py"), _EXAMPLE_TPU, hlo])
+    verdict = "fits" if memory["fits"] else "does not fit"
+    print(
+        f"COMPILED for {_EXAMPLE_TPU} with {layers} layers: {memory['hbm'] / 2**30:.2f} GiB of a chip's "
+        f"memory, {verdict}"
+    )
 
 
 def _answer(command: list[str]) -> dict[str, Any]:
@@ -87,15 +112,16 @@ def _answer(command: list[str]) -> dict[str, Any]:
     return dict(json.loads(finished.stdout.splitlines()[-1]))
 
 
-def _cost_python() -> Path:
-    """Returns the interpreter of an environment with jaxlib, which is made if necessary."""
-    python = _COST_ENVIRONMENT / "bin" / "python"
-    if not (_COST_ENVIRONMENT / _JAXLIB).is_file():
-        print(f"installing {_JAXLIB} into {_COST_ENVIRONMENT.relative_to(REPOSITORY)}", file=sys.stderr)
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(_COST_ENVIRONMENT)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", _JAXLIB], check=True)
-        (_COST_ENVIRONMENT / _JAXLIB).touch()
-    return python
+def _python(name: str, package: str) -> str:
+    """Returns the interpreter of an environment with a package, which is made if necessary."""
+    environment = _ENVIRONMENTS / name
+    python = environment / "bin" / "python"
+    if not (environment / package).is_file():
+        print(f"installing {package} into {environment.relative_to(REPOSITORY)}", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(environment)], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", package], check=True)
+        (environment / package).touch()
+    return str(python)
 
 
 def _input_ratio() -> str:
