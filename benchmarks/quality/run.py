@@ -143,6 +143,7 @@ def ask_xtr(folder: str, encoder: Path, most: int) -> list[Point]:
     dataset = read_set(folder, most)
     options = SessionOptions(intra_op_threads=1, inter_op_threads=1)
     points = []
+    shutil.rmtree(OUT / folder, ignore_errors=True)
     for kind in KINDS:
         model = export(SETS / "test" / folder, encoder, kind)
         with SavedModelSession(model, options=options) as session:
@@ -178,7 +179,6 @@ def export(corpus: Path, encoder: Path, kind: str) -> Path:
     own = OUT / corpus.name
     encode_corpus(corpus, encoder, own / "vectors")
     vectors = TokenVectors.open(own / "vectors")
-    shutil.rmtree(own / kind, ignore_errors=True)
     config = IndexConfig(kind=kind, lexical="ngrams", reordering=kind == "scann")  # type: ignore[arg-type]
     index = build_index(vectors, own / kind / "index", config)
     defaults = SearchDefaults(token_weights="idf", top_k=10)
