@@ -131,6 +131,10 @@ def test_an_index_that_is_too_large_for_a_model_becomes_a_collection(
 
     if not traced:
         monkeypatch.setattr(export_partitions, "export_retriever", copied)
+    # The worker that wrote the directories may have trained another vocabulary than this one.
+    encoder = Path(stage.model.uri, "Format-Serving")
+    shutil.rmtree(encoder)
+    shutil.copytree(directories / "encoder", encoder)
     vectors = new_artifact(TokenVectorsArtifact, directories / "vectors")
     opened = TokenVectors.open(vectors.uri)
     build_index(opened, stage.folder / "index", IndexConfig(kind="exact", lexical="words"))

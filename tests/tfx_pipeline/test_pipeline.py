@@ -115,11 +115,17 @@ def test_alpha_is_chosen_on_the_development_queries(
     np.testing.assert_array_equal(answer["document_ids"], both["document_ids"])
 
 
-def test_beam_runs_here_and_tfx_packages_nothing(config: PipelineConfig, outcome: Outcome) -> None:
-    (log,) = Path(config.root, "logs").glob("*.log")
-    told = log.read_text()
-    assert "CorpusStatistics" in told
-    assert "--extra_package" not in told
+def test_tfx_packages_itself_only_for_beam_options(
+    config: PipelineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tfx.components.statistics_gen.executor import Executor
+    from tfx.utils import dependency_utils
+
+    packages = []
+    monkeypatch.setattr(dependency_utils, "build_ephemeral_package", lambda: packages.append("tfx") or "tfx")
+    for beam_args, built in ((create_pipeline(config).beam_pipeline_args, []), (["--runner=Any"], ["tfx"])):
+        Executor(Executor.Context(beam_pipeline_args=beam_args, tmp_dir="", unique_id="1"))
+        assert packages == built
 
 
 def test_training_got_the_mined_negatives(config: PipelineConfig, outcome: Outcome) -> None:
