@@ -2,7 +2,7 @@
 
 Models, indexes and reports are read and written by libraries that need real paths. Local folders are used in
 place. Remote ones, such as `gs://bucket/model`, are copied: completely for artifacts, file by file for a
-glob, and repeatedly for work that may be interrupted (`WorkArea`). Knows nothing about TFX or of the content
+glob, and repeatedly for work that may be interrupted (`WorkArea`). Knows nothing about TFX or the content
 of folders.
 """
 

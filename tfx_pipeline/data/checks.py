@@ -1,7 +1,7 @@
 """Detects data that should not be used by their statistics: anomalies, vanished and drifted languages.
 
 Each problem is a phrase that says what is wrong and where. This file reads messages of TensorFlow Metadata.
-It knows nothing about artifacts, or of how `DataGate` handles a problem.
+It knows nothing about artifacts, or how `DataGate` handles a problem.
 """
 
 from __future__ import annotations

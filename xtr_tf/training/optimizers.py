@@ -1,7 +1,7 @@
 """Keras optimisers and learning-rate schedules, made from a run's settings.
 
 Any `keras.optimizers.Optimizer` can train an encoder. Only `make_optimizer` chooses one. Gradients arrive
-summed over replicas. Knows nothing about losses or of how a gradient was computed.
+summed over replicas. Knows nothing about losses or how a gradient was computed.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Any one partition encodes a query, once. All partitions are then searched with its vectors, and return token
 hits as numbers. Finally, the partitions of the best documents return their ids and texts, and the details of
-an explanation. Knows nothing about transport or of the states of versions.
+an explanation. Knows nothing about transport or the states of versions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
 """What all requests pass through: checks, limits, batches, threads, metrics and logs.
 
-Knows nothing about protocols, or of which models there are.
+Knows nothing about protocols, or which models there are.
 """

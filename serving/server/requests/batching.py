@@ -1,7 +1,7 @@
 """Batching: concurrent requests for `serving_default` run as one call of the model.
 
 First the limits of batches, which can be read from TensorFlow Serving's file format, then the batcher. A bad
-request never fails the others in its batch. Knows nothing about protocols or of what the arrays mean.
+request never fails the others in its batch. Knows nothing about protocols or what the arrays mean.
 """
 
 from __future__ import annotations
