@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import resource
@@ -69,6 +70,16 @@ def built_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Calla
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     return lambda name, build: build_in_one_process(shared / "built_once" / name, build)
+
+
+@pytest.fixture(scope="module")
+def encoders_loaded_once() -> Iterator[None]:
+    """Loads an encoder once for all tests of a file, as a worker does for all shards of a job."""
+    from xtr_tf.vectors.document_encoder import DocumentEncoder
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DocumentEncoder, "load", functools.lru_cache(maxsize=4)(DocumentEncoder.load))
+        yield
 
 
 @pytest.fixture

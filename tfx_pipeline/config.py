@@ -169,6 +169,9 @@ class CorpusConfig:
         schema: Folder of the curated schema. If empty, the schema of this package is used, or the one below
             the pipeline's root if the root is remote.
         shard_characters: Characters of text per shard, the unit of work and of resuming.
+        keep_vectors: Whether to store the vectors of all tokens, 2 bytes per dimension. Otherwise each shard
+            is indexed when it is encoded, and its vectors are dropped. Other settings of the index then need
+            the whole corpus to be encoded again.
         encoding: How documents are split, stored and pruned.
     """
 
@@ -177,11 +180,18 @@ class CorpusConfig:
     format: Literal["text", "tfrecord"] = "text"
     schema: str = ""
     shard_characters: int = SHARD_CHARACTERS
+    keep_vectors: bool = True
     encoding: EncodingConfig = dataclasses.field(default_factory=EncodingConfig)
 
     def __post_init__(self) -> None:
         require(
             self.shard_characters >= 1, "`corpus.shard_characters` must be positive.", self.shard_characters
+        )
+        require(
+            self.keep_vectors or not self.encoding.min_norm,
+            "Without `corpus.keep_vectors`, tokens are counted before they are encoded, so none can be left "
+            "out by its norm: leave out `corpus.encoding.min_norm`.",
+            self.encoding.min_norm,
         )
 
 

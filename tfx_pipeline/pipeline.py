@@ -113,6 +113,7 @@ def create_pipeline(
         work=config.work_folder,
         beam_args=config.beam_args,
         keep_order=refreshes,
+        index_settings="" if config.corpus.keep_vectors else settings_to_json(config.index.of_index),
     )
     vectors.add_upstream_node(data.gate)
     index = IndexBuilder(

@@ -32,12 +32,15 @@ from xtr_tf.errors import InputError
 from xtr_tf.files import changed_files
 from xtr_tf.index.build import build_index
 from xtr_tf.index.folder import TokenIndex
+from xtr_tf.index.quantizer import trained_quantizer
 from xtr_tf.model.folder import load_encoder, save_encoder
 from xtr_tf.retriever import export_partitions
 from xtr_tf.retriever.collection_file import read_collection
 from xtr_tf.retriever.model_card import ModelCard, read_card
 from xtr_tf.retriever.reference_cases import CHECKSUMS_FILE
 from xtr_tf.vectors.store import TokenVectors
+
+INDEX_SETTINGS = settings_to_json(IndexConfig(num_leaves=16))
 
 
 @dataclasses.dataclass
@@ -49,7 +52,13 @@ class Stage:
     documents: list[Document]
     count: int = 0
 
-    def encode(self, documents: list[Document], keep_order: bool = False, beam_args: str = "[]") -> Any:
+    def encode(
+        self,
+        documents: list[Document],
+        keep_order: bool = False,
+        beam_args: str = "[]",
+        keep_vectors: bool = True,
+    ) -> Any:
         self.count += 1
         records = map(document_example, documents)
         corpus = write_examples(self.folder / f"corpus-{self.count}", {"corpus": records})
@@ -58,6 +67,7 @@ class Stage:
             "settings": settings_to_json(EncodingConfig()),
             "shard_characters": 3_000,
             "keep_order": int(keep_order),
+            "index_settings": "" if keep_vectors else INDEX_SETTINGS,
             "work": str(self.folder / "work"),
             "beam_args": beam_args,
         }
@@ -69,7 +79,7 @@ class Stage:
         self.count += 1
         index = new_artifact(TokenIndexArtifact, self.folder / f"index-{self.count}")
         parameters = {
-            "settings": settings_to_json(IndexConfig(num_leaves=16)),
+            "settings": INDEX_SETTINGS,
             "update": int(update),
             "work": str(self.folder / "work"),
             "beam_args": beam_args,
@@ -187,6 +197,41 @@ def test_an_index_whose_corpus_doubled_is_built_again(stage: Stage) -> None:
     index = stage.index(stage.encode(stage.documents, keep_order=True), update=True)
     assert "times the tokens" in index.get_string_custom_property("full_build_reason")
     assert index.get_int_custom_property("refreshes") == 0
+
+
+def test_without_vectors_the_index_is_the_same(stage: Stage) -> None:
+    coded = stage.encode(stage.documents, keep_vectors=False, beam_args='["--runner=DirectRunner"]')
+    assert not list(Path(coded.uri).rglob("vectors.npy"))
+    built = TokenIndex.open(stage.index(coded).uri)
+    vectors = TokenVectors.open(stage.encode(stage.documents).uri)
+    expected = build_index(vectors, stage.folder / "expected", built.config, trained_quantizer(built))
+    assert built.manifest.files == expected.manifest.files
+
+
+def test_a_refresh_without_vectors_encodes_what_changed(stage: Stage) -> None:
+    before = stage.encode(stage.documents[:15], keep_vectors=False)
+    last = stage.index(before)
+    changed = dataclasses.replace(stage.documents[3], text="Something else altogether.")
+    documents = [*reversed(stage.documents[4:15]), changed, stage.documents[16], *stage.documents[1:3]]
+    after = stage.encode(documents, keep_order=True, keep_vectors=False)
+    assert counted(after) == (2, 13)
+    kept = [*stage.documents[1:3], *stage.documents[4:15]]
+    assert ids(after) == [document.id for document in (*kept, changed, stage.documents[16])]
+    index = stage.index(after, update=True)
+    assert index.get_string_custom_property("updated") == last.uri
+
+    vectors = TokenVectors.open(stage.encode([*kept, changed, stage.documents[16]]).uri)
+    built = TokenIndex.open(index.uri)
+    expected = build_index(vectors, stage.folder / "expected", built.config, trained_quantizer(built))
+    for name in ("cells", "codes", "document_offsets", "piece_documents"):
+        np.testing.assert_array_equal(built.array(name), expected.array(name))
+
+    fewer = stage.encode(documents[:-1], keep_order=True, keep_vectors=False)
+    assert counted(fewer) == (0, 14)
+    assert stage.index(fewer, update=True).get_int_custom_property("refreshes") == 2
+    many = stage.encode(stage.documents[:3], keep_order=True, keep_vectors=False)
+    assert counted(many) == (3, 0)  # the leaves no longer fit, so that everything is encoded again
+    assert stage.index(many, update=True).get_int_custom_property("refreshes") == 0
 
 
 def test_a_named_runner_builds_the_same_index(stage: Stage) -> None:

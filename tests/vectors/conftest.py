@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -91,10 +90,5 @@ def atlas(repository: Path) -> Path:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _load_encoders_once() -> Iterator[None]:
+def _load_encoders_once(encoders_loaded_once: None) -> None:
     """The tests of a file share loaded encoders, as the workers of a job do."""
-    from xtr_tf.vectors.document_encoder import DocumentEncoder
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DocumentEncoder, "load", functools.lru_cache(maxsize=4)(DocumentEncoder.load))
-        yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,14 @@ from typing import Any
 import pytest
 from apache_beam.io.localfilesystem import LocalFileSystem
 
+from xtr_tf.config.retrieval import IndexConfig
 from xtr_tf.errors import InputError
+from xtr_tf.index.one_pass import OnePass
 from xtr_tf.vectors.beam import BeamRunner
 from xtr_tf.vectors.encode import encode_corpus
 from xtr_tf.vectors.runners import run_locally
 from xtr_tf.vectors.staged import StagedRunner
+from xtr_tf.vectors.store import TokenVectors
 
 SCHEME = "far"
 
@@ -99,7 +103,7 @@ def test_shards_that_arrived_are_not_encoded_again(
 
     def fail_after_two(task: Any, shards: Sequence[Any]) -> None:
         run_locally(task, shards[:2])
-        entry = next(bucket.glob(f"run/{shards[1].name}-*/shard.json"))
+        entry = next(bucket.glob(f"run/{shards[1].name}-*/{shards[1].name}/shard.json"))
         entry.unlink()  # as if the worker had died before the last file
         raise KeyboardInterrupt
 
@@ -120,12 +124,48 @@ def test_shards_that_arrived_are_not_encoded_again(
     assert content(tmp_path / "there") == content(tmp_path / "here")
 
 
-def test_what_cannot_be_staged_is_refused(corpus: Path, model: Path, bucket: Path, tmp_path: Path) -> None:
-    encode_corpus(corpus, model, tmp_path / "here")
-    staged = StagedRunner(run_locally, f"{SCHEME}://bucket/run")
-    with pytest.raises(InputError, match="reused on the machine"):
+@pytest.mark.parametrize("known", [False, True], ids=["staged", "read from where they are"])
+def test_unchanged_texts_are_reused_on_the_workers(
+    known: bool, corpus: Path, model: Path, bucket: Path, tmp_path: Path
+) -> None:
+    """The workers get the shards that have the texts, and no others."""
+    encode_corpus(corpus, model, tmp_path / "before", shard_characters=4000)
+    before = TokenVectors.open(tmp_path / "before")
+    assert len(before.shards) > 3
+    if known:
+        shutil.copytree(tmp_path / "before", bucket / "before")
+    lines = corpus.read_text(encoding="utf-8").splitlines()
+    kept = lines[: before.shards[0].entry.documents]
+    corpus.write_text("\n".join([*kept, '{"_id": "new", "text": "Something else altogether."}']))
+    earlier = f"{SCHEME}://bucket/before" if known else ""
+    staged = StagedRunner(BeamRunner(), f"{SCHEME}://bucket/run", earlier)
+    report = encode_corpus(corpus, model, tmp_path / "there", reuse=tmp_path / "before", runner=staged)
+    assert report.counters["documents_encoded"] == 1
+    assert report.counters["documents_reused"] == len(kept)
+    encode_corpus(corpus, model, tmp_path / "here", reuse=tmp_path / "before")
+    assert content(tmp_path / "there") == content(tmp_path / "here")
+    sent = [path.name for path in bucket.glob("run/earlier-*/shard-*")]
+    assert sent == ([] if known else [before.shards[0].entry.name])
+
+
+def test_what_is_coded_on_the_workers_is_coded_as_here(
+    corpus: Path, model: Path, bucket: Path, tmp_path: Path
+) -> None:
+    for place, runner in (
+        ("here", run_locally),
+        ("there", StagedRunner(BeamRunner(), f"{SCHEME}://bucket/run")),
+    ):
+        one_pass = OnePass(runner, IndexConfig(num_leaves=9, sample_size=600))
         encode_corpus(
-            corpus, model, tmp_path / "x", reuse=tmp_path / "here", runner=staged, shard_characters=9
+            *(corpus, model, tmp_path / place),
+            shard_characters=4000,
+            runner=one_pass,
+            coding=one_pass.settings,
         )
+    assert content(tmp_path / "there") == content(tmp_path / "here")
+    assert not list(bucket.rglob("vectors.npy"))
+
+
+def test_what_cannot_be_staged_is_refused(corpus: Path, model: Path, bucket: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no file system for this address"):
         encode_corpus(corpus, model, tmp_path / "y", runner=StagedRunner(run_locally, "nowhere://bucket"))

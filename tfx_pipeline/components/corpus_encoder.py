@@ -1,7 +1,12 @@
-"""CorpusEncoder: encodes documents to token vectors, and reuses the vectors of earlier runs."""
+"""CorpusEncoder: encodes documents to token vectors, and reuses the vectors of earlier runs.
+
+With the settings of the index, it also codes each shard, so that vectors are never stored. A refresh then
+encodes the documents that changed, with the leaves and codebooks of the last index.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import posixpath
 import shutil
@@ -9,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tfx.dsl.components.base import base_component, base_executor, executor_spec
 from tfx.types import Artifact, BaseChannel, Channel, artifact_utils, standard_artifacts
@@ -19,14 +25,21 @@ from tfx_pipeline.artifacts import TokenVectorsArtifact, local_encoder
 from tfx_pipeline.components.executor import Artifacts, SingleArtifacts, names_runner
 from tfx_pipeline.config import is_remote, settings_from_json
 from tfx_pipeline.storage import WorkArea, key_of, local_input, local_output
-from xtr_tf.config.retrieval import EncodingConfig
+from xtr_tf.collections.corpus import CorpusReader
+from xtr_tf.config.retrieval import EncodingConfig, IndexConfig
+from xtr_tf.index.folder import TokenIndex
+from xtr_tf.index.one_pass import OnePass
+from xtr_tf.index.refresh import encode_changes
+from xtr_tf.index.update import TrainingState, advice
 from xtr_tf.model.folder import read_manifest
 from xtr_tf.vectors.encode import EncodingReport, encode_corpus
 from xtr_tf.vectors.runners import Runner, run_locally
 from xtr_tf.vectors.store import TokenVectors
-from xtr_tf.vectors.update import compare_documents, update_vectors
+from xtr_tf.vectors.update import ChangedDocuments, compare_documents, update_vectors
 
 KIND = "vectors"
+#: The kind of work that IndexBuilder remembers.
+INDEX_KIND = "index"
 
 
 class CorpusEncoderSpec(ComponentSpec):
@@ -41,6 +54,7 @@ class CorpusEncoderSpec(ComponentSpec):
         "settings": ExecutionParameter(type=str),
         "shard_characters": ExecutionParameter(type=int),
         "keep_order": ExecutionParameter(type=int),
+        "index_settings": ExecutionParameter(type=str, optional=True),
         "work": ExecutionParameter(type=str),
         "beam_args": ExecutionParameter(type=str),
     }
@@ -56,30 +70,91 @@ class CorpusEncoderExecutor(SingleArtifacts, base_executor.BaseExecutor):
         vectors = outputs["vectors"]
         config = settings_from_json(EncodingConfig, properties["settings"])
         area = WorkArea(properties["work"])
+        indexing = properties.get("index_settings")
         with ExitStack() as stack:
             encoder = stack.enter_context(local_encoder(model.uri))
             fingerprint = read_manifest(encoder).fingerprint
-            origin = key_of(fingerprint, properties["settings"])
+            origin = key_of(fingerprint, properties["settings"], *([indexing] if indexing else []))
             latest = area.latest(KIND, origin)
-            base = stack.enter_context(local_input(latest["vectors"])) if latest else None
             work = stack.enter_context(
                 area.unfinished(KIND, key_of(origin, corpus.uri, properties["shard_characters"]))
             )
             documents = work / ".documents"  # the dot excludes them from uploads to a remote work area
             _link_examples(corpus, documents)
-            report = encode_corpus(
-                documents,
-                encoder,
-                work / "vectors",
-                config,
-                shard_characters=properties["shard_characters"],
-                reuse=base,
-                runner=_runner(properties, reuses=base is not None),
-            )
-            with local_output(vectors.uri) as out:
-                _place(work / "vectors", base if properties["keep_order"] else None, out)
+            job = _Job(documents, encoder, work, config, properties)
+            out = stack.enter_context(local_output(vectors.uri))
+            out.rmdir()
+            if not indexing:
+                base = stack.enter_context(local_input(latest["vectors"])) if latest else None
+                figures = job.encode(latest["vectors"] if latest else "", base, out)
+            else:
+                last = area.latest(INDEX_KIND, key_of(fingerprint, indexing))
+                if not (properties["keep_order"] and last and latest == {"vectors": last["vectors"]}):
+                    latest = None
+                    figures = job.code(settings_from_json(IndexConfig, indexing), out)
+                else:
+                    index = stack.enter_context(local_input(last["index"]))
+                    base = stack.enter_context(local_input(last["vectors"]))
+                    figures = job.code_changes(index, base, out)
         area.remember(KIND, origin, {"vectors": vectors.uri})
-        _record(vectors, report, fingerprint, latest)
+        vectors.set_string_custom_property("encoder_fingerprint", fingerprint)
+        if latest:
+            vectors.set_string_custom_property("reused", latest["vectors"])
+        for name, value in figures.items():
+            vectors.set_int_custom_property(name, value)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Job:
+    """Everything that one run of the component works with."""
+
+    documents: Path
+    encoder: Path
+    work: Path
+    config: EncodingConfig
+    properties: dict[str, Any]
+
+    def encode(self, earlier: str, base: Path | None, out: Path) -> dict[str, int]:
+        """Encodes the corpus, except texts whose vectors are in `base`, a copy of `earlier`."""
+        report = self._encode(reuse=base, runner=_runner(self.properties, earlier))
+        _place(self.work / "vectors", base if self.properties["keep_order"] else None, out)
+        return _figures(report)
+
+    def code(self, config: IndexConfig, out: Path) -> dict[str, int]:
+        """Encodes and codes the whole corpus. Returns figures."""
+        one_pass = OnePass(_runner(self.properties), config)
+        report = self._encode(runner=one_pass, coding=one_pass.settings)
+        shutil.move(self.work / "vectors", out)
+        return _figures(report)
+
+    def code_changes(self, index: Path, vectors: Path, out: Path) -> dict[str, int]:
+        """Encodes what changed and codes it as the last index, if that still fits the corpus."""
+        last, base = TokenIndex.open(index), TokenVectors.open(vectors)
+        changed = ChangedDocuments(CorpusReader(self.documents, fields=self.config.fields), base)
+        runner, size = _runner(self.properties), self.properties["shard_characters"]
+        added, encoded = encode_changes(
+            *(changed, base, last, self.encoder, self.work / "changes", runner), shard_characters=size
+        )
+        gone = [identifier for identifier in base.document_ids if identifier not in changed.present]
+        changes = compare_documents(base, added, gone)
+        tokens = int(np.diff(base.document_offsets)[changes.kept].sum()) + (added.num_tokens if added else 0)
+        if advice(TrainingState.read(last), tokens, 1.0):
+            return self.code(last.config, out)
+        now = update_vectors(base, added, changes, out)
+        return {
+            "documents": now.num_documents,
+            "tokens": now.num_tokens,
+            "documents_encoded": encoded,
+            "documents_reused": now.num_documents - encoded,
+            "shards_kept": 0,
+        }
+
+    def _encode(self, **options: Any) -> EncodingReport:
+        return encode_corpus(
+            *(self.documents, self.encoder, self.work / "vectors", self.config),
+            shard_characters=self.properties["shard_characters"],
+            **options,
+        )
 
 
 class CorpusEncoder(base_component.BaseComponent):
@@ -96,6 +171,8 @@ class CorpusEncoder(base_component.BaseComponent):
         beam_args: Options of Beam. If they name a runner, its workers encode. Otherwise this process does.
         keep_order: Whether unchanged documents keep their positions and new ones come last, so that the
             last index can be updated.
+        index_settings: `IndexConfig` as JSON, to code each shard when it is encoded and drop its vectors. If
+            empty, vectors are kept.
     """
 
     SPEC_CLASS = CorpusEncoderSpec
@@ -110,6 +187,7 @@ class CorpusEncoder(base_component.BaseComponent):
         work: str,
         beam_args: tuple[str, ...] = (),
         keep_order: bool = False,
+        index_settings: str = "",
     ) -> None:
         super().__init__(
             CorpusEncoderSpec(
@@ -118,6 +196,7 @@ class CorpusEncoder(base_component.BaseComponent):
                 settings=settings,
                 shard_characters=shard_characters,
                 keep_order=int(keep_order),
+                index_settings=index_settings,
                 work=work,
                 beam_args=json.dumps(beam_args),
                 vectors=Channel(type=TokenVectorsArtifact),
@@ -141,21 +220,22 @@ def _link_examples(corpus: Artifact, folder: Path) -> None:
             number += 1
 
 
-def _runner(properties: dict[str, Any], reuses: bool) -> Runner:
-    """Uses Beam's workers if a runner is named, except to reuse earlier vectors that they cannot see."""
+def _runner(properties: dict[str, Any], earlier: str = "") -> Runner:
+    """Uses Beam's workers if a runner is named. They read the vectors to reuse from `earlier`."""
     beam_args, work = json.loads(properties["beam_args"]), properties["work"]
-    if not names_runner(beam_args) or (reuses and is_remote(work)):
+    if not names_runner(beam_args):
         return run_locally
     from xtr_tf.vectors.beam import BeamRunner
     from xtr_tf.vectors.staged import StagedRunner
 
     runner = BeamRunner(beam_args)
-    return StagedRunner(runner, posixpath.join(work, "staging")) if is_remote(work) else runner
+    if not is_remote(work):
+        return runner
+    return StagedRunner(runner, posixpath.join(work, "staging"), earlier if is_remote(earlier) else "")
 
 
 def _place(encoded: Path, base: Path | None, out: Path) -> None:
     """Moves finished vectors to their artifact, or merges them with those of documents that stay."""
-    out.rmdir()
     if base is None:
         shutil.move(encoded, out)
         return
@@ -165,19 +245,12 @@ def _place(encoded: Path, base: Path | None, out: Path) -> None:
     update_vectors(before, now, compare_documents(before, now, gone), out)
 
 
-def _record(
-    vectors: Artifact, report: EncodingReport, fingerprint: str, latest: dict[str, str] | None
-) -> None:
-    """Records the figures as custom properties, which the metadata store keeps."""
-    vectors.set_string_custom_property("encoder_fingerprint", fingerprint)
-    if latest:
-        vectors.set_string_custom_property("reused", latest["vectors"])
-    figures = {
+def _figures(report: EncodingReport) -> dict[str, int]:
+    """Returns figures for custom properties, which the metadata store keeps."""
+    return {
         "documents": report.manifest.num_documents,
         "tokens": report.manifest.num_tokens,
         "documents_encoded": report.counters.get("documents_encoded", 0),
         "documents_reused": report.counters.get("documents_reused", 0),
         "shards_kept": report.shards_kept,
     }
-    for name, value in figures.items():
-        vectors.set_int_custom_property(name, value)

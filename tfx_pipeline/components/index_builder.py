@@ -13,6 +13,7 @@ from tfx.types import BaseChannel, Channel
 from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionParameter
 
 from tfx_pipeline.artifacts import TokenIndexArtifact, TokenVectorsArtifact
+from tfx_pipeline.components.corpus_encoder import INDEX_KIND as KIND
 from tfx_pipeline.components.executor import Artifacts, SingleArtifacts, names_runner
 from tfx_pipeline.config import is_remote, settings_from_json
 from tfx_pipeline.storage import WorkArea, key_of, local_input, local_output
@@ -20,13 +21,12 @@ from xtr_tf.config.retrieval import IndexConfig
 from xtr_tf.errors import InputError
 from xtr_tf.index.build import build_index
 from xtr_tf.index.folder import TokenIndex
+from xtr_tf.index.one_pass import is_coded, join_coded
 from xtr_tf.index.parts import build_in_parts
 from xtr_tf.index.quantizer import trained_quantizer
 from xtr_tf.index.update import TrainingState, advice, check_belongs, drift, update_index
 from xtr_tf.vectors.store import TokenVectors
 from xtr_tf.vectors.update import compare_documents
-
-KIND = "index"
 
 
 class IndexBuilderSpec(ComponentSpec):
@@ -58,7 +58,7 @@ class IndexBuilderExecutor(SingleArtifacts, base_executor.BaseExecutor):
             out = stack.enter_context(local_output(index.uri))
             out.rmdir()
             reason = "no index of this encoder and these settings to update"
-            if latest:
+            if latest and not is_coded(source.directory):
                 last = TokenIndex.open(stack.enter_context(local_input(latest["index"])))
                 base = TokenVectors.open(stack.enter_context(local_input(latest["vectors"])))
                 reason = update_if_suited(last, base, source, out)
@@ -116,6 +116,8 @@ def _build(
     source: TokenVectors, out: Path, config: IndexConfig, properties: dict[str, Any], shared: bool
 ) -> TokenIndex:
     """Builds the index, with Beam's workers if a runner is named and they see the files. Same result."""
+    if is_coded(source.directory):
+        return join_coded(source.directory, out)
     beam_args = json.loads(properties["beam_args"])
     if not (shared and names_runner(beam_args)):
         return build_index(source, out, config)

@@ -39,6 +39,7 @@ def build(
     overlap: options.Overlap = None,
     vectors_dtype: options.VectorsDtype = "float16",
     keep_text: options.KeepText = True,
+    keep_vectors: options.KeepVectors = True,
     batch_tokens: options.BatchTokens = 4096,
     shard_characters: options.ShardCharacters = 1_000_000,
     skip_punctuation: options.SkipPunctuation = False,
@@ -93,7 +94,9 @@ def build(
     encoder, _ = find_encoder(model)
     # Servers only look at names that are numbers. The remains of another interrupted build are not reused.
     hidden = out / ".build"
-    folder = work or hidden / _key(corpus, encoder, encoding, language, shard_characters)
+    folder = work or hidden / _key(
+        *(corpus, encoder, encoding, language, shard_characters), *(() if keep_vectors else (indexing,))
+    )
 
     from xtr_tf.progress import shown, track
     from xtr_tf.retriever.assembly import assemble_retriever
@@ -111,7 +114,8 @@ def build(
             shard_characters=shard_characters,
             reuse=reuse,
             runner=staged(chosen_runner(runner, context.args), staging),
-            index_in_parts=runner != LOCAL,
+            index_in_parts=runner != LOCAL and not staging,
+            keep_vectors=keep_vectors,
             strict=strict,
         )
         with track("export"):

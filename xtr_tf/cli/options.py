@@ -31,6 +31,12 @@ Overlap = Annotated[
 ]
 VectorsDtype = Annotated[str, typer.Option(help="Storage type of vectors: float16 or bfloat16.")]
 KeepText = Annotated[bool, typer.Option(help="Keep texts with the vectors, for exports and BM25.")]
+KeepVectors = Annotated[
+    bool,
+    typer.Option(
+        help="Store all vectors, for `--reuse`; otherwise each shard is indexed as soon as it is encoded."
+    ),
+]
 BatchTokens = Annotated[int, typer.Option(help="Tokens to encode at once, with padding.")]
 ShardCharacters = Annotated[int, typer.Option(help="Characters of text per shard, the unit of work.")]
 SkipPunctuation = Annotated[

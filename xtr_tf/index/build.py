@@ -42,8 +42,8 @@ def build_index(
         directory: A new directory, or an existing one to replace.
         config: The kind of index and its parameters; the default configuration if None.
         quantizer: Leaves and codebooks of another index, to use instead of training new ones.
-        is_part: Whether this is a part that will be joined with others. The joined index then gets the term
-            postings, and the part has none.
+        is_part: Whether this is a part that will be joined with others. The joined index then gets the
+            trained arrays and the term postings, and the part has none.
 
     Returns:
         The opened index.
@@ -63,8 +63,8 @@ def build_index(
             _write_exact(source, aside, config.dtype or "float16")
         else:
             quantizer = quantizer or train_quantizer(source, config)
-            save_array(aside, "centres", quantizer.centres)
-            save_array(aside, "multipliers", quantizer.multipliers)
+            if not is_part:
+                quantizer.write(aside)
             if config.kind == "scann":
                 _write_scann(source, aside, quantizer, config.reordering)
             else:
@@ -83,6 +83,7 @@ def build_index(
             config,
             source.encoder_fingerprint,
             file_entries(aside),
+            quantizer.fingerprint if quantizer and is_part else "",
         ).write(aside)
     return TokenIndex.open(directory)
 
@@ -106,7 +107,6 @@ def _write_exact(source: VectorSource, folder: Path, dtype: str) -> None:
 
 def _write_scann(source: VectorSource, folder: Path, quantizer: TokenQuantizer, reordering: bool) -> None:
     blocks = len(quantizer.codebook)
-    save_array(folder, "codebook", quantizer.codebook)
     leaf_of_token = create_array(folder, "cells", (source.num_tokens,), quantizer.leaf_dtype)
     codes = create_array(folder, "codes", (source.num_tokens, (blocks + 1) // 2), np.dtype(np.uint8))
     written = [leaf_of_token, codes]

@@ -43,6 +43,8 @@ class IndexManifest:
         config: The configuration of the index. Automatic values are stored as given (0), not as chosen.
         encoder_fingerprint: Fingerprint of the encoder that made the vectors.
         files: Size in bytes and SHA-256 of each file, by name.
+        trained: Fingerprint of the quantiser that coded a part of an index, which is stored elsewhere. It is
+            only in the file of a part.
     """
 
     num_tokens: int
@@ -51,6 +53,7 @@ class IndexManifest:
     config: IndexConfig
     encoder_fingerprint: str
     files: Mapping[str, tuple[int, str]]
+    trained: str = ""
 
     def write(self, directory: Path) -> None:
         """Writes `manifest.json`, either completely or not at all.
@@ -60,6 +63,8 @@ class IndexManifest:
         """
         content = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(self)}
         content["config"] = stored_config(self.config)
+        if not self.trained:
+            del content["trained"]
         write_atomically(directory / MANIFEST_FILE, json.dumps(content, indent=1).encode())
 
     @classmethod

@@ -8,18 +8,27 @@ with names. FAISS and Numba are imported where they are used, because an exact i
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
 from xtr_tf.config.retrieval import IndexConfig
 from xtr_tf.errors import InputError
-from xtr_tf.index.folder import TokenIndex
+from xtr_tf.index.folder import TokenIndex, save_array
 from xtr_tf.index.kmeans import nearest_centres, train_centres
 from xtr_tf.index.rules import number_of_leaves, sample_size
 from xtr_tf.index.vector_source import VectorSource, require_finite, require_tokens
 from xtr_tf.progress import track
+
+#: Arrays of an index that are trained, by their names in its directory.
+TRAINED = ("centres", "multipliers", "codebook")
+#: Longest run of consecutive tokens in a sample. A short document is one run. A long one is several, so that
+#: it does not make up more of the sample than of the corpus.
+RUN = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +85,42 @@ class TokenQuantizer:
         """
         return np.clip(np.rint(vectors * self.multipliers), -127, 127).astype(np.int8)
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the trained arrays. Codes of two quantisers with the same fingerprint can be mixed."""
+        digest = hashlib.sha256(str(self.threshold).encode())
+        for name in TRAINED:
+            digest.update(np.ascontiguousarray(getattr(self, name)).data)
+        return digest.hexdigest()
+
+    def write(self, folder: Path) -> None:
+        """Writes the trained arrays into the folder of an index, or into one of their own.
+
+        Args:
+            folder: The folder, which exists.
+        """
+        for name in TRAINED:
+            if len(array := getattr(self, name)):
+                save_array(folder, name, array)
+
+    @classmethod
+    def read(cls, folder: Path, config: IndexConfig) -> TokenQuantizer:
+        """Reads the arrays that `write` has written.
+
+        Args:
+            folder: The folder.
+            config: Configuration of the index.
+
+        Returns:
+            The quantiser.
+        """
+        arrays = {
+            name: np.load(folder / f"{name}.npy", allow_pickle=False)
+            for name in TRAINED
+            if name != "codebook" or config.kind == "scann"
+        }
+        return cls(**{"codebook": _no_codes(config), **arrays}, threshold=config.anisotropic_threshold)
+
     @property
     def leaf_dtype(self) -> np.dtype:
         """The smaller of uint16 and int32 that can number the leaves."""
@@ -96,18 +141,64 @@ def train_quantizer(source: VectorSource, config: IndexConfig) -> TokenQuantizer
         InputError: If there are no tokens, if vectors are not finite, or if `dims_per_block` does not divide
             their width.
     """
-    require_tokens(source.num_tokens)
-    if source.dim % config.dims_per_block:
+    return train_on_sample(source.take(sample_of(source.document_offsets, config)), source.num_tokens, config)
+
+
+def sample_of(document_offsets: np.ndarray, config: IndexConfig) -> np.ndarray:
+    """Chooses the tokens to train on, without looking at their vectors.
+
+    Runs of consecutive tokens are drawn, because only the documents of these runs have to be read, or encoded
+    (see `one_pass.py`).
+
+    Args:
+        document_offsets: `[documents + 1]`; tokens of document `i` are `[i]` to `[i + 1]`.
+        config: Number of leaves, size of the sample and seed.
+
+    Returns:
+        `[sample]` int64 token ordinals, ascending.
+
+    Raises:
+        InputError: If there are no tokens.
+    """
+    num_tokens = int(document_offsets[-1])
+    require_tokens(num_tokens)
+    num_leaves = _num_leaves(num_tokens, config)
+    size = min(max(config.sample_size or sample_size(num_tokens, num_leaves), num_leaves), num_tokens)
+    counts = -(-np.diff(document_offsets) // RUN)
+    in_document = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    firsts = np.repeat(document_offsets[:-1], counts) + RUN * in_document
+    lengths = np.minimum(np.repeat(document_offsets[1:], counts) - firsts, RUN)
+    drawn = np.random.default_rng(config.seed).permutation(len(firsts))
+    ends = np.cumsum(lengths[drawn])
+    enough = int(np.searchsorted(ends, size)) + 1
+    drawn, ends = drawn[:enough], ends[:enough]
+    lengths = lengths[drawn]
+    lengths[-1] -= ends[-1] - size
+    starts = np.cumsum(lengths) - lengths
+    return np.sort(np.repeat(firsts[drawn] - starts, lengths) + np.arange(size))
+
+
+def train_on_sample(sample: np.ndarray, num_tokens: int, config: IndexConfig) -> TokenQuantizer:
+    """Trains a quantiser.
+
+    Args:
+        sample: `[sample, dim]` float32, the vectors of the tokens that `sample_of` chose.
+        num_tokens: Number of tokens to index.
+        config: Number of leaves and of iterations.
+
+    Returns:
+        The quantiser.
+
+    Raises:
+        InputError: If vectors are not finite, or if `dims_per_block` does not divide their width.
+    """
+    if sample.shape[1] % config.dims_per_block:
         raise InputError(
-            f"`index.dims_per_block` must divide the width of the vectors, {source.dim}. "
+            f"`index.dims_per_block` must divide the width of the vectors, {sample.shape[1]}. "
             f"Received: {config.dims_per_block}."
         )
-    num_leaves = min(config.num_leaves or number_of_leaves(source.num_tokens), source.num_tokens)
-    size = config.sample_size or sample_size(source.num_tokens, num_leaves)
-    generator = np.random.default_rng(config.seed)
-    chosen = generator.choice(source.num_tokens, min(max(size, num_leaves), source.num_tokens), replace=False)
-    sample = source.take(np.sort(chosen))
     require_finite(sample)
+    num_leaves = _num_leaves(num_tokens, config)
     centres = train_centres(sample, num_leaves, config.kmeans_iterations, config.seed + 1)
     return TokenQuantizer(
         centres=centres,
@@ -115,6 +206,10 @@ def train_quantizer(source: VectorSource, config: IndexConfig) -> TokenQuantizer
         multipliers=(127.0 / np.maximum(np.abs(sample).max(axis=0), 1e-6)).astype(np.float32),
         threshold=config.anisotropic_threshold,
     )
+
+
+def _num_leaves(num_tokens: int, config: IndexConfig) -> int:
+    return min(config.num_leaves or number_of_leaves(num_tokens), num_tokens)
 
 
 def trained_quantizer(index: TokenIndex) -> TokenQuantizer | None:
@@ -126,15 +221,7 @@ def trained_quantizer(index: TokenIndex) -> TokenQuantizer | None:
     Returns:
         The quantiser; None for an exact index.
     """
-    kind, config = index.config.kind, index.config
-    if kind == "exact":
-        return None
-    return TokenQuantizer(
-        centres=np.array(index.array("centres")),
-        codebook=np.array(index.array("codebook")) if kind == "scann" else _no_codes(config),
-        multipliers=np.array(index.array("multipliers")),
-        threshold=config.anisotropic_threshold,
-    )
+    return None if index.config.kind == "exact" else TokenQuantizer.read(index.directory, index.config)
 
 
 def _no_codes(config: IndexConfig) -> np.ndarray:

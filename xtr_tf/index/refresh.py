@@ -15,18 +15,20 @@ from pathlib import Path
 
 import numpy as np
 
-from xtr_tf.collections.corpus import Corpus
+from xtr_tf.collections.corpus import Corpus, CorpusReader
+from xtr_tf.collections.document import UNKNOWN_LANGUAGE
 from xtr_tf.config.retrieval import EncodingConfig
 from xtr_tf.errors import InputError
 from xtr_tf.index.folder import TokenIndex
+from xtr_tf.index.one_pass import OnePass
 from xtr_tf.index.quantizer import trained_quantizer
 from xtr_tf.index.update import TrainingState, advice, check_belongs, check_encoder, drift, update_index
 from xtr_tf.model.folder import read_manifest
-from xtr_tf.vectors.encode import encode_corpus
+from xtr_tf.vectors.encode import SHARD_CHARACTERS, encode_corpus
 from xtr_tf.vectors.manifest import MANIFEST_FILE
 from xtr_tf.vectors.runners import Runner, run_locally
 from xtr_tf.vectors.store import TokenVectors
-from xtr_tf.vectors.update import DocumentChanges, compare_documents, update_vectors
+from xtr_tf.vectors.update import ChangedDocuments, DocumentChanges, compare_documents, update_vectors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +107,7 @@ def refresh_index(
         )
     Path(vectors_out).parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=Path(vectors_out).parent, prefix=".refresh-") as work:
-        added, encoded = _added(base, add, model, language, Path(work) / "added", runner)
+        added, encoded = _added(base, last, add, delete, model, language, Path(work) / "added", runner)
         changes = compare_documents(base, added, delete)
         new_vectors = update_vectors(base, added, changes, vectors_out)
     try:
@@ -131,7 +133,9 @@ def refresh_index(
 
 def _added(
     base: TokenVectors,
+    last: TokenIndex,
     add: str | Path | Corpus | None,
+    delete: Collection[str],
     model: str | Path | None,
     language: str | None,
     work: Path,
@@ -148,16 +152,55 @@ def _added(
             f"Received: {add!s:.60} without a model."
         )
     check_encoder(base.encoder_fingerprint, read_manifest(Path(model)).fingerprint)
+    language = language or base.manifest.language
+    if not base.has_vectors:
+        fields = base.manifest.fields
+        corpus = CorpusReader(add, language, fields=fields) if isinstance(add, str | Path) else add
+        changed = ChangedDocuments(corpus, base, delete)
+        return encode_changes(changed, base, last, model, work, runner, language)
     report = encode_corpus(
-        add,
-        model,
-        work,
-        _config_of(base),
-        language=language or base.manifest.language,
-        reuse=base.directory,
-        runner=runner,
+        *(add, model, work, _config_of(base)), language=language, reuse=base.directory, runner=runner
     )
     return TokenVectors.open(work), report.counters["documents_encoded"]
+
+
+def encode_changes(
+    changed: ChangedDocuments,
+    base: TokenVectors,
+    last: TokenIndex,
+    model: str | Path,
+    out: Path,
+    runner: Runner,
+    language: str = UNKNOWN_LANGUAGE,
+    shard_characters: int = SHARD_CHARACTERS,
+) -> tuple[TokenVectors | None, int]:
+    """Encodes new and changed documents of a corpus without vectors, and codes them as the last index.
+
+    Args:
+        changed: The documents.
+        base: The last version, without vectors.
+        last: Its index.
+        model: The encoder.
+        out: The directory to write.
+        runner: The runner.
+        language: Language of documents that name none.
+        shard_characters: Characters per shard.
+
+    Returns:
+        The documents, with parts of the index in place of vectors, and their number; None and 0 if there are
+        none.
+    """
+    if next(iter(changed), None) is None:
+        return None, 0
+    one_pass = OnePass(runner, last.config, trained_quantizer(last))
+    report = encode_corpus(
+        *(changed, model, out, _config_of(base)),
+        language=language,
+        shard_characters=shard_characters,
+        runner=one_pass,
+        coding=one_pass.settings,
+    )
+    return TokenVectors.open(out), report.counters["documents_encoded"]
 
 
 def _config_of(base: TokenVectors) -> EncodingConfig:

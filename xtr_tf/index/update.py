@@ -20,7 +20,8 @@ from xtr_tf.files import atomic_directory
 from xtr_tf.index.build import build_index
 from xtr_tf.index.folder import TokenIndex
 from xtr_tf.index.frequencies import PieceFrequencies
-from xtr_tf.index.parts import IndexPart, join_indexes
+from xtr_tf.index.joining import IndexPart, join_indexes
+from xtr_tf.index.one_pass import coded_parts
 from xtr_tf.index.quantizer import TokenQuantizer, trained_quantizer
 from xtr_tf.vectors.store import TokenVectors
 
@@ -53,16 +54,17 @@ def update_index(
     new = vectors.shards_from(old.num_tokens)
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".refresh-") as work:
-        parts = [old]
-        if new.num_tokens:
-            quantizer = trained_quantizer(index)
+        parts, quantizer = [old], trained_quantizer(index)
+        if new.num_tokens and not new.has_vectors:
+            parts += coded_parts(new)
+        elif new.num_tokens:
             built = build_index(new, Path(work) / "new", index.config, quantizer, is_part=True)
             parts.append(IndexPart(built))
         with atomic_directory(directory) as folder:
             TrainingState.of(index).write(folder)
             # Counted again, because the sum does not tell the counts of the deleted documents.
             frequencies = PieceFrequencies.of(vectors.pieces, vectors.document_offsets)
-            join_indexes(parts, vectors, folder, frequencies)
+            join_indexes(parts, vectors, folder, quantizer, frequencies)
     return TokenIndex.open(directory)
 
 
@@ -171,7 +173,7 @@ def drift(quantizer: TokenQuantizer, vectors: TokenVectors, stay: int, seed: int
         seed: Seed of the samples.
 
     Returns:
-        The ratio of mean squared distances, or 1 if there are too few new tokens to tell.
+        The ratio of mean squared distances, or 1 if there are too few new tokens to tell, or no vectors.
     """
     generator = np.random.default_rng(seed)
 
@@ -181,7 +183,11 @@ def drift(quantizer: TokenQuantizer, vectors: TokenVectors, stay: int, seed: int
         residuals = sample - quantizer.centres[quantizer.assign(sample)]
         return float(np.square(residuals).sum(axis=1).mean())
 
-    if stay == 0 or vectors.num_tokens - stay <= _SHARE_THAT_DRIFTS * vectors.num_tokens:
+    if (
+        not vectors.has_vectors
+        or stay == 0
+        or vectors.num_tokens - stay <= _SHARE_THAT_DRIFTS * vectors.num_tokens
+    ):
         return 1.0
     before = mean_distance(0, stay)
     return mean_distance(stay, vectors.num_tokens) / before if before else 1.0

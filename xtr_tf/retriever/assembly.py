@@ -16,7 +16,7 @@ from xtr_tf.config.retrieval import STORE_TEXT, SearchDefaults
 from xtr_tf.errors import InputError, require
 from xtr_tf.index.folder import TokenIndex, stored_config
 from xtr_tf.index.frequencies import PieceFrequencies
-from xtr_tf.index.parts import TRAINED
+from xtr_tf.index.quantizer import TRAINED
 from xtr_tf.index.searchers.opening import searcher_from_index
 from xtr_tf.index.term_postings import TermPostings
 from xtr_tf.model.encoder import Encoder

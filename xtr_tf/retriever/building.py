@@ -18,6 +18,7 @@ from xtr_tf.config.retrieval import EncodingConfig, IndexConfig
 from xtr_tf.errors import InputError
 from xtr_tf.index.build import build_index
 from xtr_tf.index.folder import TokenIndex
+from xtr_tf.index.one_pass import OnePass, join_coded
 from xtr_tf.index.parts import build_in_parts
 from xtr_tf.index.rules import with_kind
 from xtr_tf.vectors.encode import SHARD_CHARACTERS, EncodingReport, encode_corpus
@@ -52,6 +53,7 @@ def build_parts(
     reuse: str | Path | None = None,
     runner: Runner = run_locally,
     index_in_parts: bool = False,
+    keep_vectors: bool = True,
     strict: bool = False,
 ) -> BuiltIndex:
     """Encodes and indexes a corpus. If it is called again after an interruption, it continues.
@@ -67,6 +69,8 @@ def build_parts(
         reuse: An earlier directory of vectors. Vectors of unchanged texts are copied from it.
         runner: The runner that encodes the shards.
         index_in_parts: Whether the runner also indexes, shard by shard.
+        keep_vectors: Whether to store the vectors, 2 bytes per dimension and token. Otherwise each shard is
+            indexed when it is encoded, and its vectors are dropped.
         strict: Whether to refuse a corpus with records that are not documents.
 
     Returns:
@@ -79,6 +83,8 @@ def build_parts(
         >>> built = build_parts("examples/atlas", "models/mxtr_tiny", "out/work")
     """
     vectors_folder, index_folder = Path(work) / "vectors", Path(work) / "index"
+    config = index or IndexConfig()
+    one_pass = None if keep_vectors else OnePass(runner, config)
     report = encode_corpus(
         corpus,
         model,
@@ -87,18 +93,22 @@ def build_parts(
         language=language,
         shard_characters=shard_characters,
         reuse=reuse,
-        runner=runner,
+        runner=one_pass or runner,
         strict=strict,
+        coding=one_pass.settings if one_pass else None,
     )
     vectors = TokenVectors.open(vectors_folder)
-    config = with_kind(index or IndexConfig(), vectors.num_tokens)
-    finished = _finished(index_folder, vectors, config)
-    if finished is not None:
-        return BuiltIndex(vectors, finished, report)
-    shutil.rmtree(index_folder, ignore_errors=True)
-    if index_in_parts:
-        return BuiltIndex(vectors, build_in_parts(vectors_folder, index_folder, config, runner), report)
-    return BuiltIndex(vectors, build_index(vectors, index_folder, config), report)
+    config = with_kind(config, vectors.num_tokens)
+    built = _finished(index_folder, vectors, config)
+    if built is None:
+        shutil.rmtree(index_folder, ignore_errors=True)
+        if one_pass:
+            built = join_coded(vectors_folder, index_folder)
+        elif index_in_parts:
+            built = build_in_parts(vectors_folder, index_folder, config, runner)
+        else:
+            built = build_index(vectors, index_folder, config)
+    return BuiltIndex(vectors, built, report)
 
 
 def _finished(folder: Path, vectors: TokenVectors, config: IndexConfig) -> TokenIndex | None:

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from xtr_tf.config.retrieval import EncodingConfig
 from xtr_tf.model.encoder import Encoder
-from xtr_tf.model.folder import load_encoder
+from xtr_tf.model.folder import load_encoder, read_manifest
 from xtr_tf.model.tokenizer import Tokenizer
 from xtr_tf.progress import tracked
 from xtr_tf.vectors.passages import Passage, PassageSplitter, Pruning, batches
@@ -123,3 +123,48 @@ class DocumentEncoder:
             passage_tokens=np.bincount(owners[kept], minlength=len(passages)).astype(np.int32),
             pruned=int(np.count_nonzero(~kept)),
         )
+
+
+class TokenCounter:
+    """Counts the tokens that a `DocumentEncoder` would keep, without an encoder.
+
+    Args:
+        tokenizer: The tokenizer.
+        config: How to split and prune. `min_norm`, which needs an encoder, must be 0.
+
+    Example:
+        >>> TokenCounter.load("model", EncodingConfig()).count(["Nile The Nile flows north."])
+        array([9])
+    """
+
+    def __init__(self, tokenizer: Tokenizer, config: EncodingConfig) -> None:
+        self.config = config.resolved(tokenizer.config.document_length)
+        self._splitter = PassageSplitter(tokenizer, self.config.passage_length, self.config.overlap or 0)
+        self._pruning = Pruning(self.config, tokenizer)
+
+    @classmethod
+    def load(cls, model: str | Path, config: EncodingConfig) -> TokenCounter:
+        """Loads the tokenizer in the directory of an encoder.
+
+        Args:
+            model: The directory of the encoder.
+            config: How to split and prune.
+
+        Returns:
+            The counter.
+        """
+        return cls(Tokenizer(read_manifest(Path(model)).tokenizer), config)
+
+    def count(self, texts: Sequence[str]) -> np.ndarray:
+        """Counts the tokens of documents.
+
+        Args:
+            texts: The full texts of the documents.
+
+        Returns:
+            `[documents]` int64.
+        """
+        counts = np.zeros(len(texts), np.int64)
+        for passage in self._splitter.split(texts):
+            counts[passage.document] += np.count_nonzero(self._pruning.keep(passage.ids, None))
+        return np.minimum(counts, self.config.max_tokens) if self.config.max_tokens else counts

@@ -11,9 +11,10 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from xtr_tf.collections.corpus import Corpus, CorpusReader
 from xtr_tf.collections.document import UNKNOWN_LANGUAGE
@@ -23,7 +24,7 @@ from xtr_tf.files import is_unfinished, remove_unfinished
 from xtr_tf.model.folder import read_manifest
 from xtr_tf.vectors.job import EncodingJob, Progress, watching
 from xtr_tf.vectors.manifest import MANIFEST_FILE, VectorsManifest
-from xtr_tf.vectors.plan import WORK_FOLDER, EncodingPlan, Reuse, ShardPlan
+from xtr_tf.vectors.plan import CODING_FOLDER, WORK_FOLDER, EncodingPlan, Reuse, ShardPlan
 from xtr_tf.vectors.runners import Runner, run_locally
 from xtr_tf.vectors.shard import read_shard_entry
 
@@ -61,6 +62,7 @@ def encode_corpus(
     runner: Runner = run_locally,
     on_progress: Callable[[Progress], None] | None = None,
     strict: bool = False,
+    coding: Mapping[str, Any] | None = None,
 ) -> EncodingReport:
     """Encodes a corpus into a directory of token vectors.
 
@@ -78,6 +80,7 @@ def encode_corpus(
         runner: The runner for the shards: `run_locally`, or a `BeamRunner`.
         on_progress: Called regularly while shards are encoded.
         strict: Whether to refuse a corpus with records that are not documents, before anything is encoded.
+        coding: Settings of the codes that the runner stores in place of vectors. None if it stores vectors.
 
     Returns:
         The manifest of the directory, counters, and the skipped records.
@@ -101,6 +104,8 @@ def encode_corpus(
         identity = {"encoder": encoder.fingerprint, "keep_text": config.keep_text, **settings}
         if config.fields:
             identity["fields"] = dict(config.fields)
+        if coding is not None:
+            identity["coding"] = dict(coding)
         plan = EncodingPlan(directory, identity, shard_characters)
         try:
             shards = plan.write(reader, earlier)
@@ -116,7 +121,8 @@ def encode_corpus(
             with watching(job, pending, on_progress):
                 runner(job, pending)
         seconds = time.monotonic() - started
-        manifest = _close(job, shards, encoder.fingerprint, reader.skipped, language)
+        keep = {shard.name for shard in shards} | ({CODING_FOLDER} if coding is not None else set())
+        manifest = _close(job, shards, encoder.fingerprint, reader.skipped, language, keep)
     counters: Counter[str] = Counter()
     for shard in pending:
         counters.update(manifest.shards[shard.index].counters)
@@ -129,8 +135,9 @@ def _close(
     fingerprint: str,
     skipped: Mapping[str, int],
     language: str,
+    keep: Collection[str],
 ) -> VectorsManifest:
-    """Writes the manifest of finished shards and removes all other folders."""
+    """Writes the manifest of finished shards and removes all folders except those to keep."""
     directory = Path(job.out)
     entries = []
     for shard in shards:
@@ -141,9 +148,8 @@ def _close(
                 f"Received: no {shard.name} in {job.out!r}."
             )
         entries.append(entry)
-    names = {shard.name for shard in shards}
     for path in directory.iterdir():
-        if path.is_dir() and path.name not in names:
+        if path.is_dir() and path.name not in keep:
             shutil.rmtree(path)
     manifest = VectorsManifest(
         entries[0].dim,
@@ -221,4 +227,5 @@ def _check_not_another_job(directory: Path, shards: Sequence[ShardPlan]) -> None
 
 
 def _is_ours(path: Path) -> bool:
-    return path.name in (MANIFEST_FILE, WORK_FOLDER) or path.name.startswith("shard-") or is_unfinished(path)
+    own = path.name in (MANIFEST_FILE, WORK_FOLDER, CODING_FOLDER)
+    return own or path.name.startswith("shard-") or is_unfinished(path)

@@ -13,18 +13,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from xtr_tf.collections.document import DocumentRecord
 from xtr_tf.config.retrieval import EncodingConfig
 from xtr_tf.errors import InputError
 from xtr_tf.progress import track
-from xtr_tf.vectors.manifest import ShardEntry
-from xtr_tf.vectors.plan import WORK_FOLDER, ShardPlan, documents_file, reuse_file
-from xtr_tf.vectors.shard import Shard, assemble, read_shard_entry, write_shard
-from xtr_tf.vectors.store import TokenVectors
+from xtr_tf.vectors.manifest import ShardEntry, VectorsManifest
+from xtr_tf.vectors.plan import WORK_FOLDER, ShardPlan, documents_file, planned_documents, reuse_file
+from xtr_tf.vectors.shard import EncodedDocument, Shard, ShardArrays, assemble, read_shard_entry, write_shard
 
 if TYPE_CHECKING:
     from xtr_tf.vectors.document_encoder import DocumentEncoder
@@ -46,6 +44,41 @@ class EncodingJob:
     reuse: str
     config: EncodingConfig
 
+    #: Folders of `out` that `load` reads.
+    shared: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def job(self) -> EncodingJob:
+        """The job itself, as of every `JobTask`."""
+        return self
+
+    def with_job(self, job: EncodingJob) -> EncodingJob:
+        """Returns the task of another job."""
+        return job
+
+    def inputs(self, shard: ShardPlan) -> list[str]:
+        """Returns the files of `out` that `run` reads.
+
+        Args:
+            shard: The plan of the shard.
+
+        Returns:
+            Paths below `out`.
+        """
+        files = [documents_file, reuse_file] if self.reuse else [documents_file]
+        return [file(Path(WORK_FOLDER), shard.index).as_posix() for file in files]
+
+    def output(self, shard: ShardPlan) -> str:
+        """Returns the folder of `out` that `run` writes.
+
+        Args:
+            shard: The plan of the shard.
+
+        Returns:
+            A path below `out`.
+        """
+        return shard.name
+
     def load(self) -> DocumentEncoder:
         """Loads the encoder, once per process.
 
@@ -66,9 +99,7 @@ class EncodingJob:
         Returns:
             Counters of the shard.
         """
-        entry = encode_shard(self, shard, encoder)
-        counts = {"documents": entry.documents, "passages": entry.passages, "tokens": entry.tokens}
-        return {**counts, **entry.counters}
+        return counts_of(encode_shard(self, shard, encoder))
 
     def finished(self, shard: ShardPlan) -> ShardEntry | None:
         """Returns the entry of a finished shard.
@@ -88,6 +119,51 @@ class EncodingJob:
             return None
 
 
+@dataclasses.dataclass(frozen=True)
+class JobTask:
+    """A task on the shards of an encoding job. `EncodingJob` itself is one, too.
+
+    Attributes:
+        job: The job.
+    """
+
+    job: EncodingJob
+    #: Folders of the job's directory that `load` reads.
+    shared: ClassVar[tuple[str, ...]] = ()
+
+    def with_job(self, job: EncodingJob) -> JobTask:
+        """Returns the same task of another job.
+
+        Args:
+            job: The other job.
+
+        Returns:
+            The task.
+        """
+        return dataclasses.replace(self, job=job)
+
+    def inputs(self, shard: ShardPlan) -> list[str]:
+        """Returns the files that `run` reads, below the directory of the job."""
+        return self.job.inputs(shard)
+
+    def output(self, shard: ShardPlan) -> str:
+        """Returns the file or folder that `run` writes, below the directory of the job."""
+        return self.job.output(shard)
+
+
+def counts_of(entry: ShardEntry) -> dict[str, int]:
+    """Returns the counters of a finished shard.
+
+    Args:
+        entry: The entry of the shard.
+
+    Returns:
+        Counters by name.
+    """
+    counts = {"documents": entry.documents, "passages": entry.passages, "tokens": entry.tokens}
+    return {**counts, **entry.counters}
+
+
 def encode_shard(job: EncodingJob, shard: ShardPlan, encoder: DocumentEncoder) -> ShardEntry:
     """Encodes a shard, unless it is finished.
 
@@ -102,14 +178,30 @@ def encode_shard(job: EncodingJob, shard: ShardPlan, encoder: DocumentEncoder) -
     finished = job.finished(shard)
     if finished is not None:
         return finished
+    arrays, counters = encode_documents(job, shard, encoder)
+    return write_shard(Path(job.out), shard.name, arrays, job.config.dtype, shard.key, counters)
+
+
+def encode_documents(
+    job: EncodingJob, shard: ShardPlan, encoder: DocumentEncoder
+) -> tuple[ShardArrays, dict[str, int]]:
+    """Encodes the documents of a shard, except those whose vectors are reused.
+
+    Args:
+        job: The directories and settings.
+        shard: The plan of the shard.
+        encoder: The document encoder.
+
+    Returns:
+        The arrays of the shard, and its counters.
+    """
     folder = Path(job.out) / WORK_FOLDER
-    with documents_file(folder, shard.index).open(encoding="utf-8") as file:
-        records = [DocumentRecord.from_json(line) for line in file]
+    records = planned_documents(folder, shard.index)
     ordinals = np.load(reuse_file(folder, shard.index)) if job.reuse else np.full(len(records), -1)
     fresh = np.flatnonzero(ordinals < 0)
     encoded = dict(zip(fresh, encoder.encode([records[index].full_text for index in fresh]), strict=True))
     documents = [
-        encoded[index] if ordinal < 0 else _open_once(job.reuse).encoded_document(int(ordinal))
+        encoded[index] if ordinal < 0 else _earlier(job.reuse).encoded_document(int(ordinal))
         for index, ordinal in enumerate(ordinals)
     ]
     counters = {
@@ -119,13 +211,53 @@ def encode_shard(job: EncodingJob, shard: ShardPlan, encoder: DocumentEncoder) -
         "tokens_pruned": sum(document.pruned for document in encoded.values()),
     }
     kept = [record if job.config.keep_text else dataclasses.replace(record, text=None) for record in records]
-    arrays = assemble(kept, documents)
-    return write_shard(Path(job.out), shard.name, arrays, job.config.dtype, shard.key, counters)
+    return assemble(kept, documents), counters
 
 
 @functools.lru_cache(maxsize=1)
-def _open_once(directory: str) -> TokenVectors:
-    return TokenVectors.open(directory)
+def _earlier(directory: str) -> EarlierVectors:
+    return EarlierVectors(Path(directory))
+
+
+class EarlierVectors:
+    """Documents of an earlier directory of token vectors, of which only the shards that are read must exist.
+
+    Args:
+        directory: The directory.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._entries = VectorsManifest.read(directory).shards
+        self._ends = np.cumsum([entry.documents for entry in self._entries])
+        self._shards: dict[int, Shard] = {}
+
+    def encoded_document(self, ordinal: int) -> EncodedDocument:
+        """Returns the tokens of a document, with exactly the stored vectors.
+
+        Args:
+            ordinal: Ordinal of the document.
+
+        Returns:
+            The tokens.
+        """
+        index = int(np.searchsorted(self._ends, ordinal, side="right"))
+        entry = self._entries[index]
+        if index not in self._shards:
+            self._shards[index] = Shard(self._directory / entry.name, entry)
+        return self._shards[index].encoded_document(ordinal - int(self._ends[index]) + entry.documents)
+
+    def shards_of(self, ordinals: np.ndarray) -> list[str]:
+        """Returns the names of the shards of documents.
+
+        Args:
+            ordinals: `[documents]` integers, -1 for documents that are not in the directory.
+
+        Returns:
+            Names of folders, each once.
+        """
+        found = np.unique(np.searchsorted(self._ends, ordinals[ordinals >= 0], side="right"))
+        return [self._entries[index].name for index in found]
 
 
 _SECONDS_BETWEEN = 1.0

@@ -21,11 +21,15 @@ import numpy as np
 
 from xtr_tf.collections.document import Document, DocumentRecord
 from xtr_tf.errors import InputError
-from xtr_tf.files import writing
+from xtr_tf.files import write_atomically, writing
 from xtr_tf.vectors.shard import shard_name
 from xtr_tf.vectors.store import TokenVectors
 
+#: The folder of a job's plan, which is removed at the end.
 WORK_FOLDER = "work"
+#: The folder for what is needed to read codes, in a directory that has them in place of vectors.
+CODING_FOLDER = "coding"
+_PLAN_FILE = "plan.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,10 +88,13 @@ class EncodingPlan:
                 ordinals = reuse.ordinals([record.content_hash for record in records])
                 np.save(reuse_file(self._folder, index), ordinals)
             written.append((digest.hexdigest(), len(records)))
-        return [
+        shards = [
             ShardPlan(index, shard_name(index, len(written)), key, count)
             for index, (key, count) in enumerate(written)
         ]
+        content = json.dumps([dataclasses.astuple(shard) for shard in shards])
+        write_atomically(self._folder / _PLAN_FILE, content.encode())
+        return shards
 
     def remove(self) -> None:
         """Removes the work folder."""
@@ -104,6 +111,32 @@ class EncodingPlan:
                 records, characters = [], 0
         if records:
             yield records
+
+
+def read_plan(folder: Path) -> list[ShardPlan]:
+    """Returns the plans of all shards, finished or not.
+
+    Args:
+        folder: The work folder.
+
+    Returns:
+        The shards, in order.
+    """
+    return [ShardPlan(*fields) for fields in json.loads((folder / _PLAN_FILE).read_bytes())]
+
+
+def planned_documents(folder: Path, index: int) -> list[DocumentRecord]:
+    """Reads the planned documents of a shard.
+
+    Args:
+        folder: The work folder.
+        index: Position of the shard.
+
+    Returns:
+        The documents, with their texts.
+    """
+    with documents_file(folder, index).open(encoding="utf-8") as file:
+        return [DocumentRecord.from_json(line) for line in file]
 
 
 def documents_file(folder: Path, index: int) -> Path:
@@ -145,12 +178,18 @@ class Reuse:
         settings: Current settings of vectors.
 
     Raises:
-        InputError: If the earlier vectors were made by another encoder or with other settings.
+        InputError: If the earlier vectors were made by another encoder or with other settings, or were not
+            kept.
     """
 
     def __init__(self, directory: Path, encoder_fingerprint: str, settings: Mapping[str, Any]) -> None:
         self.corpus = TokenVectors.open(directory)
         manifest = self.corpus.manifest
+        if not self.corpus.has_vectors:
+            raise InputError(
+                "Vectors can be reused only if they were kept; encode without reuse. "
+                f"Received: {str(directory)!r}."
+            )
         if manifest.encoder_fingerprint != encoder_fingerprint:
             raise InputError(
                 "Vectors can be reused only with the encoder that made them; encode without reuse. "

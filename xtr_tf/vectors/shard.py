@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -124,6 +124,8 @@ def assemble(records: Sequence[DocumentRecord], documents: Sequence[EncodedDocum
 
 ENTRY_FILE = "shard.json"
 DOCUMENTS_FILE = "documents.jsonl"
+#: The folder of a shard for codes that are stored in place of its vectors.
+CODES_FOLDER = "part"
 
 
 def shard_name(index: int, count: int) -> str:
@@ -146,6 +148,7 @@ def write_shard(
     dtype: str = "float16",
     key: str = "",
     counters: Mapping[str, int] | None = None,
+    code: Callable[[Path, np.ndarray], None] | None = None,
 ) -> ShardEntry:
     """Writes the folder of a shard, and replaces an existing one with the same name.
 
@@ -156,6 +159,8 @@ def write_shard(
         dtype: Type to store vectors as, `float16` or `bfloat16`.
         key: Hash of everything that the content was made from.
         counters: Counters of the encoding.
+        code: Called in place of storing the vectors, with the folder to create for codes and `[tokens, dim]`
+            float32, the vectors as rounded to `dtype`.
 
     Returns:
         The entry for the manifest, which is also stored in the folder.
@@ -165,12 +170,16 @@ def write_shard(
     """
     stored = stored_arrays(arrays, dtype)
     with atomic_directory(directory / name, overwrite=True) as folder:
+        if code is not None:
+            code(folder / CODES_FOLDER, as_floats(stored.pop("vectors"), dtype).astype(np.float32))
         for array_name, array in stored.items():
             np.save(folder / f"{array_name}.npy", array, allow_pickle=False)
         with (folder / DOCUMENTS_FILE).open("w", encoding="utf-8") as file:
             file.writelines(f"{document.to_json()}\n" for document in arrays.documents)
         files = {
-            path.name: FileEntry(path.stat().st_size, sha256_of(path)) for path in sorted(folder.iterdir())
+            path.relative_to(folder).as_posix(): FileEntry(path.stat().st_size, sha256_of(path))
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
         }
         entry = ShardEntry(
             name=name,
@@ -232,6 +241,19 @@ def stored_arrays(arrays: ShardArrays, dtype: str) -> dict[str, np.ndarray]:
     return stored
 
 
+def as_floats(stored: np.ndarray, dtype: str) -> np.ndarray:
+    """Returns vectors as floats, from the form in which they are stored.
+
+    Args:
+        stored: Vectors as `stored_arrays` returns them.
+        dtype: `float16` or `bfloat16`.
+
+    Returns:
+        The same array as float16 or ml_dtypes' bfloat16.
+    """
+    return stored.view(ml_dtypes.bfloat16) if dtype == "bfloat16" else stored
+
+
 class Shard:
     """The arrays and documents of a finished shard. Arrays have the shapes of `ShardArrays`.
 
@@ -266,9 +288,21 @@ class Shard:
 
         Returns:
             `[tokens, dim]`, as `vectors`.
+
+        Raises:
+            InputError: If the shard was written without its vectors.
         """
-        stored = self._load("vectors")
-        return stored.view(ml_dtypes.bfloat16) if self.entry.dtype == "bfloat16" else stored
+        if not self.has_vectors:
+            raise InputError(
+                "These documents were encoded without keeping their vectors; encode them again with vectors. "
+                f"Received: {str(self.folder)!r}."
+            )
+        return as_floats(self._load("vectors"), self.entry.dtype)
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether the vectors were kept."""
+        return "vectors.npy" in self.entry.files
 
     @cached_property
     def pieces(self) -> np.ndarray:

@@ -11,6 +11,9 @@
       documents.jsonl           id, title, language, content_hash and, unless left out, text
       shard.json                the entry of the shard in the manifest
 
+A corpus that was encoded and coded in one pass has `part/`, the shard's part of the index, in place of
+`vectors.npy`, and the leaves and codebooks of all parts in `coding/` (see `xtr_tf.index.one_pass`).
+
 Vectors are memory-mapped: nothing here keeps more in memory than is requested.
 """
 
@@ -115,6 +118,11 @@ class TokenVectors:
         ]
         VectorsManifest(entries[0].dim, dtype, encoder_fingerprint, {}, tuple(entries)).write(directory)
         return cls.open(directory)
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether the vectors of all shards were kept."""
+        return all(shard.has_vectors for shard in self.shards)
 
     def blocks(self, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yields all tokens in order. A block ends where its shard ends.

@@ -10,16 +10,17 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from xtr_tf.collections.document import DocumentRecord
+from xtr_tf.collections.corpus import Corpus
+from xtr_tf.collections.document import Document, DocumentRecord
 from xtr_tf.errors import InputError
 from xtr_tf.files import atomic_directory
 from xtr_tf.vectors.manifest import ShardEntry, VectorsManifest
-from xtr_tf.vectors.shard import ENTRY_FILE, Shard, ShardArrays, shard_name, write_shard
+from xtr_tf.vectors.shard import CODES_FOLDER, ENTRY_FILE, Shard, ShardArrays, shard_name, write_shard
 from xtr_tf.vectors.store import TokenVectors
 
 
@@ -99,6 +100,42 @@ def compare_documents(
     )
 
 
+class ChangedDocuments:
+    """The documents of a corpus that are new, or not the same in the last version.
+
+    Args:
+        corpus: The corpus.
+        base: The last version.
+        deleted_ids: Ids whose documents in the last version do not stay.
+
+    Attributes:
+        present: Ids of all documents of the corpus that were read so far.
+    """
+
+    def __init__(self, corpus: Corpus, base: TokenVectors, deleted_ids: Collection[str] = ()) -> None:
+        self.present: set[str] = set()
+        self._corpus = corpus
+        self._known = {record.id: _identity(record) for record in base.documents()}
+        for identifier in deleted_ids:
+            self._known.pop(identifier, None)
+
+    @property
+    def skipped(self) -> Mapping[str, int]:
+        """Number of records skipped so far, by reason."""
+        return self._corpus.skipped
+
+    @property
+    def first_skipped(self) -> Mapping[str, str]:
+        """Position of the first skipped record, by reason."""
+        return self._corpus.first_skipped
+
+    def __iter__(self) -> Iterator[Document]:
+        for document in self._corpus:
+            self.present.add(document.id)
+            if self._known.get(document.id) != _identity(DocumentRecord.of(document)):
+                yield document
+
+
 def _identity(record: DocumentRecord) -> tuple[object, ...]:
     return (record.content_hash, record.title, record.language, record.fields)
 
@@ -107,6 +144,8 @@ def update_vectors(
     base: TokenVectors, added: TokenVectors | None, changes: DocumentChanges, out: str | Path
 ) -> TokenVectors:
     """Writes the documents that stay, then the new ones.
+
+    Codes that were stored in place of vectors are not copied if the documents stay: the last index has them.
 
     Shards from which no document is removed share their files with the old directory by hard links. The files
     are copied if the file system has no hard links. Files are never changed after they are written.
@@ -129,13 +168,13 @@ def update_vectors(
         raise InputError(f"A refresh makes a new directory; choose another name. Received: {str(out)!r}.")
     if added is not None:
         check_same_origin(base, added)
-    parts = list(_parts(base, changes.kept))
+    parts = [(shard, kept, False) for shard, kept in _parts(base, changes.kept)]
     if added is not None:
-        parts += _parts(added, changes.taken)
+        parts += [(shard, kept, True) for shard, kept in _parts(added, changes.taken)]
     with atomic_directory(out) as folder:
         entries = tuple(
-            _write(shard, kept, folder, shard_name(index, len(parts)))
-            for index, (shard, kept) in enumerate(parts)
+            _write(shard, kept, folder, shard_name(index, len(parts)), is_new)
+            for index, (shard, kept, is_new) in enumerate(parts)
         )
         dataclasses.replace(base.manifest, shards=entries, skipped={}).write(folder)
     return TokenVectors.open(out)
@@ -182,17 +221,31 @@ def _parts(corpus: TokenVectors, kept: np.ndarray) -> Iterator[tuple[Shard, np.n
             yield shard, mask
 
 
-def _write(shard: Shard, kept: np.ndarray, directory: Path, name: str) -> ShardEntry:
+def _write(shard: Shard, kept: np.ndarray, directory: Path, name: str, is_new: bool) -> ShardEntry:
     if kept.all():
-        return _link(shard, directory / name)
+        return _link(shard, directory / name, with_codes=is_new)
     key = hashlib.sha256(f"{shard.entry.key} without {np.flatnonzero(~kept).tolist()}".encode())
-    return write_shard(directory, name, _select(shard, kept), shard.entry.dtype, key.hexdigest())
+    entry = shard.entry
+    return write_shard(
+        *(directory, name, _select(shard, kept), entry.dtype, key.hexdigest()),
+        code=None if shard.has_vectors else _no_codes,
+    )
 
 
-def _link(shard: Shard, folder: Path) -> ShardEntry:
-    entry = dataclasses.replace(shard.entry, name=folder.name, counters={})
+def _no_codes(folder: Path, vectors: np.ndarray) -> None:
+    """Stores neither vectors nor codes."""
+
+
+def _link(shard: Shard, folder: Path, with_codes: bool) -> ShardEntry:
+    files = {
+        name: file
+        for name, file in shard.entry.files.items()
+        if with_codes or not name.startswith(f"{CODES_FOLDER}/")
+    }
+    entry = dataclasses.replace(shard.entry, name=folder.name, files=files, counters={})
     with atomic_directory(folder) as unfinished:
         for name in entry.files:
+            (unfinished / name).parent.mkdir(exist_ok=True)
             try:
                 os.link(shard.folder / name, unfinished / name)
             except OSError:  # another file system, or one without hard links
@@ -207,7 +260,7 @@ def _select(shard: Shard, kept: np.ndarray) -> ShardArrays:
     renumbered = (np.cumsum(kept) - 1).astype(np.int32)
     return ShardArrays(
         documents=[record for record, stays in zip(shard.documents(), kept, strict=True) if stays],
-        vectors=shard.vectors[tokens],
+        vectors=shard.vectors[tokens] if shard.has_vectors else np.zeros((tokens.sum(), shard.entry.dim)),
         pieces=shard.pieces[tokens],
         spans=shard.spans[tokens],
         positions=shard.positions[tokens],
