@@ -11,6 +11,15 @@ import pytest
 from xtr_tf.runtime import SavedModelSession
 
 
+@pytest.fixture(autouse=True)
+def without_rewriting() -> Iterator[None]:
+    """Runs signatures as servers run them. `tests/api` runs some that TensorFlow has rewritten."""
+    from xtr_tf.retriever.reference_requests import graphs_as_they_are
+
+    with graphs_as_they_are():
+        yield
+
+
 @pytest.fixture(scope="session")
 def exact_session(exact_export: Path) -> Iterator[SavedModelSession]:
     with SavedModelSession(exact_export) as session:

@@ -96,6 +96,20 @@ def test_warm_up_requests_run(exact_export, exact_session):
     assert seen == {"serving_default", "search"}
 
 
+def test_what_signatures_share_is_in_the_graph_once(exact_export):
+    functions = read_meta_graph(exact_export).graph_def.library.function
+    nodes = [node for function in functions for node in function.node_def]
+    # One for the length of queries, one for that of documents.
+    assert [node.op for node in nodes].count("SentencepieceTokenizeOp") == 2
+    separate = {function.signature.name for function in functions if function.attr["_noinline"].b}
+    calls = [node for node in nodes if node.attr["f"].func.name in separate]
+    assert len(calls) == len(separate) == 2  # groups of queries, and BM25
+    for call in calls:
+        settings = tf.compat.v1.ConfigProto.FromString(call.attr["config_proto"].s).graph_options
+        # Otherwise the first call of each signature would wait until Grappler has rewritten them.
+        assert settings.rewrite_options.disable_meta_optimizer
+
+
 def test_no_array_of_the_index_is_in_the_graph(exact_export, tiny_corpus):
     graph = read_meta_graph(exact_export).graph_def
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]

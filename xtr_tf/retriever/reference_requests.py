@@ -68,9 +68,9 @@ def record_reference(
     Returns:
         Requests, answers, and their tolerances for rounding.
     """
-    traces = _as_saved(signatures)
     defaults = {name: _defaults_of(function) for name, function in signatures.items()}
-    with _graphs_as_they_are():
+    with graphs_as_they_are():
+        traces = _as_saved(signatures)
         recorder = _Recorder(retriever, traces, defaults, queries)
         recorder.record_encodings()
         recorder.record_vector_searches()
@@ -79,8 +79,12 @@ def record_reference(
 
 
 @contextlib.contextmanager
-def _graphs_as_they_are() -> Iterator[None]:
-    """Prevents Grappler from rewriting graphs that run a few times, which would take longer than the runs."""
+def graphs_as_they_are() -> Iterator[None]:
+    """Prevents Grappler from rewriting graphs that run a few times, which would take longer than the runs.
+
+    Calls that are not inlined keep the setting of their trace. If they were traced outside, the first
+    filtered query of a loaded model, and the first one with BM25, would wait for Grappler in every signature.
+    """
     before = tf.config.optimizer.get_experimental_options()
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     try:

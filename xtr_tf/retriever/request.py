@@ -220,7 +220,10 @@ def require(condition: tf.Tensor, message: str, received: tf.Tensor) -> tf.Opera
     Returns:
         The op.
     """
-    return tf.debugging.Assert(condition, [message, received], summarize=8)
+    if tf.executing_eagerly():
+        return tf.debugging.Assert(condition, [message, received], summarize=8)
+    # In a graph, `tf.debugging.Assert` adds a condition with two functions around the same op.
+    return tf.raw_ops.Assert(condition=condition, data=[message, received], summarize=8)
 
 
 def has_no_text(ids: tf.RaggedTensor) -> tf.Tensor:

@@ -24,6 +24,7 @@ from xtr_tf.retriever.piece_weights import PieceWeights
 from xtr_tf.retriever.request import SearchRequest, require
 from xtr_tf.retriever.tables import DocumentTable, TokenTable, joined_filters
 from xtr_tf.retriever.token_search import TokenRequest, TokenSearch, at_least_one_row
+from xtr_tf.retriever.tracing import traced_once
 from xtr_tf.scoring.maxsim import rescore_documents
 from xtr_tf.scoring.ranking import RankedDocuments
 from xtr_tf.scoring.token_hits import TokenHits
@@ -126,8 +127,12 @@ class Retriever(tf.Module):
         # Serving does not find. So its variables are tracked here, and the object itself is only in a
         # closure.
         self.encoder_variables = [variable.value for variable in encoder.variables]
-        # One function for all signatures, so that the encoder is in the graph only once.
+        # One function for all signatures, so that the encoder is in the graph only once, and the tokenizer
+        # once per length.
         self._encode = encoder.inference
+        texts, lengths = [tf.TensorSpec([None], tf.string)], tokenizer.config
+        self._cut_queries = traced_once(lambda own: tokenizer.ragged(own, lengths.query_length), texts)
+        self._cut_documents = traced_once(lambda own: tokenizer.cut(own, lengths.document_length), texts)
         owners, offsets = self.document_of_token, self.document_offsets
         # Without `self`, which would keep the index in memory until the garbage collector finds the cycle.
         self._search_tokens = TokenSearch(
@@ -151,7 +156,7 @@ class Retriever(tf.Module):
         Returns:
             `[batch, (tokens)]` int32.
         """
-        return self.tokenizer.ragged(queries, self.tokenizer.config.query_length)
+        return self._cut_queries(queries)
 
     def document_ids(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
         """Returns the piece ids of documents, truncated to the longest document length.
@@ -162,7 +167,7 @@ class Retriever(tf.Module):
         Returns:
             `[batch, (tokens)]` int32, and which texts were truncated, `[batch]` bool.
         """
-        return self.tokenizer.cut(texts, self.tokenizer.config.document_length)
+        return self._cut_documents(texts)
 
     def encode(self, ids: tf.RaggedTensor) -> EncodedTexts:
         """Encodes piece ids, padded to the longest row of the batch.

@@ -88,6 +88,7 @@ from xtr_tf.retriever.request import (
     with_parameters,
 )
 from xtr_tf.retriever.retriever import EncodedTexts, Retriever
+from xtr_tf.retriever.tracing import traced_once
 from xtr_tf.scoring.maxsim import maxsim_scores, score_in_chunks
 from xtr_tf.scoring.token_hits import TokenHits
 
@@ -112,30 +113,32 @@ def build_signatures(retriever: Retriever) -> dict[str, Any]:
 
 def _traced_once(retriever: Retriever) -> SearchFunction:
     """Returns `search_with_hits` with one trace for all signatures that take parameters."""
-    traced = tf.function(
+    weights = tf.TensorSpec([None, None], tf.float32)
+    traced = traced_once(
         retriever.search_with_hits,
-        input_signature=[
-            EncodedTexts(
-                tf.TensorSpec([None, None, retriever.dim], tf.float32),
-                tf.TensorSpec([None, None], tf.bool),
-                tf.TensorSpec([None, None], tf.float32),
-            ),
+        [
+            EncodedTexts(*_vector_specs(retriever), weights),
             SearchRequest(**SearchRequest.specs()),
             tf.TensorSpec([None], tf.string),
         ],
-        autograph=False,
     )
 
     def search(
         queries: EncodedTexts, request: SearchRequest, texts: tf.Tensor | None = None
     ) -> tuple[TokenHits, HybridDocuments]:
-        if tf.executing_eagerly():  # the first calls of a live index, which do not wait for a trace
-            return retriever.search_with_hits(queries, request, texts)
         weights = tf.ones_like(queries.mask, tf.float32) if queries.weights is None else queries.weights
         texts = tf.fill(tf.shape(queries.mask)[:1], "") if texts is None else texts
         return traced(queries._replace(weights=weights), request, texts)
 
     return search
+
+
+def _vector_specs(retriever: Retriever) -> tuple[tf.TensorSpec, tf.TensorSpec]:
+    """Returns the specs of encoded queries: vectors and mask."""
+    return (
+        tf.TensorSpec([None, None, retriever.dim], tf.float32, name="encodings"),
+        tf.TensorSpec([None, None], tf.bool, name="mask"),
+    )
 
 
 def search_signatures(retriever: Retriever, shared_search: SearchFunction) -> dict[str, Any]:
@@ -150,6 +153,11 @@ def search_signatures(retriever: Retriever, shared_search: SearchFunction) -> di
     """
     defaults = retriever.defaults
     default_request = SearchRequest.default(defaults)._replace(languages=None, filter=None)
+    vectors = _vector_specs(retriever)
+    token_hits = traced_once(
+        lambda encodings, mask, request: _token_hits(retriever, EncodedTexts(encodings, mask), request),
+        [*vectors, SearchRequest(**SearchRequest.specs())],
+    )
 
     @tf.function(input_signature=[QUERY], autograph=False)
     def serving_default(query: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -184,8 +192,9 @@ def search_signatures(retriever: Retriever, shared_search: SearchFunction) -> di
     def search_tokens(query: tf.Tensor, request: SearchRequest) -> dict[str, tf.Tensor]:
         request = request.checked(tf.size(query))
         ids = require_text(retriever.query_ids(query), "query")
+        encoded = retriever.encode(ids)
         return {
-            **_token_hits(retriever, retriever.encode(ids), request),
+            **token_hits(encoded.encodings, encoded.mask, request),
             **_piece_statistics(retriever, ids),
         }
 
@@ -193,12 +202,9 @@ def search_signatures(retriever: Retriever, shared_search: SearchFunction) -> di
         encodings: tf.Tensor, mask: tf.Tensor, request: SearchRequest
     ) -> dict[str, tf.Tensor]:
         request = request.checked(tf.shape(mask)[0])
-        return _token_hits(retriever, _checked_vectors(encodings, mask), request)
+        encoded = _checked_vectors(encodings, mask)
+        return token_hits(encoded.encodings, encoded.mask, request)
 
-    vectors = [
-        tf.TensorSpec([None, None, retriever.dim], tf.float32, name="encodings"),
-        tf.TensorSpec([None, None], tf.bool, name="mask"),
-    ]
     hits_only = ("k_prime", "leaves", "languages", "filter")
     # Vectors have no text, so there is no BM25, and weights are given by the caller, if at all.
     of_text = ("token_weights", "alpha", "fusion")

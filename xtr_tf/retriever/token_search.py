@@ -15,6 +15,7 @@ import tensorflow as tf
 from xtr_tf.index.searchers.allowed import AllowedTokens
 from xtr_tf.index.searchers.base import TokenSearcher
 from xtr_tf.retriever.request import alike
+from xtr_tf.retriever.tracing import traced_once
 from xtr_tf.scoring.token_hits import TokenHits, hits_from_padded
 
 
@@ -64,15 +65,16 @@ class TokenSearch:
     def __init__(self, searcher: TokenSearcher, allowed: Allowed) -> None:
         self._searcher = searcher
         self._allowed = allowed
-        # One trace for all signatures. The call is not inlined, so a branch that is not taken costs one op
-        # instead of all of its ops.
+        specs = [
+            tf.TensorSpec([None, searcher.dim], tf.float32),
+            tf.TensorSpec([None], tf.int32),
+            TokenRequest(*(tf.TensorSpec([None], dtype) for dtype in (tf.int32, tf.int32, tf.string))),
+        ]
+        self._search_filtered = traced_once(self._trace_filtered, specs)
+        # The call is not inlined, so a branch that is not taken costs one op instead of all of its ops.
         self._search_groups = tf.function(
             self._trace_groups,
-            input_signature=[
-                tf.TensorSpec([None, searcher.dim], tf.float32),
-                tf.TensorSpec([None], tf.int32),
-                TokenRequest(*(tf.TensorSpec([None], dtype) for dtype in (tf.int32, tf.int32, tf.string))),
-            ],
+            input_signature=specs,
             experimental_attributes={"_noinline": True},
             autograph=False,
         )
@@ -92,20 +94,28 @@ class TokenSearch:
             ValueError: If there are no filters and the parameters may differ between queries.
         """
         k_prime, leaves, filters = request
+        if filters is not None:
+            return TokenHits(*self._search_filtered(rows, lengths, request))
+        if not (alike(k_prime) and alike(leaves)):
+            raise ValueError("Queries that differ need filters, if only empty ones.")
+        return _search_rows(self._searcher, rows, lengths, k_prime[0], leaves[0])
 
-        def search_all() -> tuple[tf.Tensor, ...]:
-            return tuple(_search_rows(self._searcher, rows, lengths, k_prime[0], leaves[0]))
-
-        if filters is None:
-            if not (alike(k_prime) and alike(leaves)):
-                raise ValueError("Queries that differ need filters, if only empty ones.")
-            return TokenHits(*search_all())
+    def _trace_filtered(
+        self, rows: tf.Tensor, lengths: tf.Tensor, request: TokenRequest
+    ) -> tuple[tf.Tensor, ...]:
+        k_prime, leaves, filters = request
         same = (
             tf.reduce_all(k_prime == k_prime[0])
             & tf.reduce_all(leaves == leaves[0])
             & tf.reduce_all(filters == "")
         )
-        return TokenHits(*tf.cond(same, search_all, lambda: self._search_groups(rows, lengths, request)))
+        return tuple(
+            tf.cond(
+                same,
+                lambda: tuple(_search_rows(self._searcher, rows, lengths, k_prime[0], leaves[0])),
+                lambda: self._search_groups(rows, lengths, request),
+            )
+        )
 
     def _trace_groups(
         self, rows: tf.Tensor, lengths: tf.Tensor, request: TokenRequest
