@@ -9,15 +9,9 @@ import tensorflow as tf
 
 from xtr_tf.config.presets import ENCODER_PRESETS
 from xtr_tf.errors import InputError
+from xtr_tf.model.block import EncoderBlock, FeedForward, SelfAttention
 from xtr_tf.model.encoder import Encoder
-from xtr_tf.model.layers import (
-    EncoderBlock,
-    FeedForward,
-    Linear,
-    RelativePositionBias,
-    SelfAttention,
-    TokenEmbedder,
-)
+from xtr_tf.model.layers import Linear, RelativePositionBias, TokenEmbedder
 
 
 @pytest.mark.parametrize(

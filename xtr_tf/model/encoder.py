@@ -17,7 +17,8 @@ from keras import ops
 
 from xtr_tf.config.model import EncoderConfig
 from xtr_tf.config.presets import encoder_preset
-from xtr_tf.model.layers import EncoderBlock, Linear, RelativePositionBias, TokenEmbedder, dropout, split_seed
+from xtr_tf.model.block import EncoderBlock
+from xtr_tf.model.layers import Linear, RelativePositionBias, TokenEmbedder, dropout, split_seed
 from xtr_tf.model.weights import check_weights, initial_weight, weight_shapes
 
 # Far below any logit, but finite, so that a row of only pads does not become NaN.
