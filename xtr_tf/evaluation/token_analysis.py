@@ -118,14 +118,13 @@ class _TokenAnalyser:
 
     def add(self, block: QueryBlock) -> None:
         """Adds the tokens of some queries."""
-        tokens, scores = block.similarities.top_tokens(self._k_prime)
-        self._count_tokens(block, tokens, scores)
+        tokens, scores = block.similarities.top_tokens(max(self._k_prime, *self._k_primes))
+        self._count_tokens(block, tokens[:, : self._k_prime], scores[:, : self._k_prime])
         for k in self._k_primes:
-            known = k <= self._k_prime
-            cutoffs = scores[:, k - 1] if known else block.similarities.cutoffs(k)
-            self._rank(k, block, block.xtr_scores(cutoffs))
+            self._rank(k, block, block.xtr_scores(scores[:, k - 1]))
         for key, (imputation, constant) in COMPARED_IMPUTATIONS.items():
-            self._rank(key, block, block.xtr_scores(scores[:, -1], imputation, constant))
+            cutoffs = scores[:, self._k_prime - 1]
+            self._rank(key, block, block.xtr_scores(cutoffs, imputation, constant))
         self._rank("colbert", block, block.colbert_scores())
 
     def result(self) -> TokenAnalysis:
