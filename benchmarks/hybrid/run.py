@@ -24,9 +24,9 @@ import argparse
 import itertools
 import json
 import lzma
-import shutil
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing import get_context
@@ -34,6 +34,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # what the benchmarks share
+from exported_model import export_model
 
 if TYPE_CHECKING:
     from xtr_tf.collections.dataset import Dataset
@@ -229,24 +232,15 @@ def write_corpus(data: Path) -> tuple[Path, list[str]]:
 
 
 def build(corpus: Path, encoder: Path, kind: str, lexical: str) -> None:
-    """Exports a model of the corpus; vectors are encoded once."""
+    """Exports a model of the corpus, and notes the bytes per token of its lexical part."""
     from xtr_tf.config.retrieval import IndexConfig, SearchDefaults
-    from xtr_tf.index.build import build_index
-    from xtr_tf.retriever.assembly import assemble_retriever
-    from xtr_tf.retriever.export import export_retriever
-    from xtr_tf.vectors.encode import encode_corpus
-    from xtr_tf.vectors.store import TokenVectors
 
-    encode_corpus(corpus, encoder, OUT / "vectors")
-    vectors = TokenVectors.open(OUT / "vectors")
     folder = OUT / f"{kind}_{lexical}"
-    shutil.rmtree(folder, ignore_errors=True)
-    index = build_index(vectors, folder / "index", IndexConfig(kind=kind, lexical=lexical))  # type: ignore[arg-type]
+    config = IndexConfig(kind=kind, lexical=lexical)  # type: ignore[arg-type]
     defaults = SearchDefaults(token_weights="idf")
-    assembly = assemble_retriever(encoder, vectors.directory, index.directory, defaults, "none")
-    part = assembly.retriever.lexical
-    size = part.num_bytes / index.num_tokens if part else 0.0
-    export_retriever(assembly.retriever, folder / "model", assembly.card)
+    retriever = export_model(corpus, encoder, OUT / "vectors", folder, config, defaults)
+    part = retriever.lexical
+    size = part.num_bytes / retriever.searcher.num_tokens if part else 0.0
     (folder / "bytes.json").write_text(json.dumps(size))
 
 

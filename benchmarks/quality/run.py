@@ -39,6 +39,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 sys.path.append(str(Path(__file__).resolve().parents[1] / "search"))
 from engine_process import processor_name
 from environments import environment
+from exported_model import export_model
 from figure import draw
 from points import ONE_VECTOR, ROUNDS, Point, judged, measured, result, table
 
@@ -133,23 +134,14 @@ def requests(kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def export(corpus: Path, encoder: Path, kind: str) -> Path:
-    """Exports a model of a corpus with BM25 over n-grams in it."""
+    """Exports a model of a corpus with BM25 over n-grams in it, and returns its version."""
     from xtr_tf.config.retrieval import IndexConfig, SearchDefaults
-    from xtr_tf.index.build import build_index
-    from xtr_tf.retriever.assembly import assemble_retriever
-    from xtr_tf.retriever.export import export_retriever
     from xtr_tf.retriever.versions import latest_version
-    from xtr_tf.vectors.encode import encode_corpus
-    from xtr_tf.vectors.store import TokenVectors
 
     own = OUT / corpus.name
-    encode_corpus(corpus, encoder, own / "vectors")
-    vectors = TokenVectors.open(own / "vectors")
     config = IndexConfig(kind=kind, lexical="ngrams", reordering=kind == "scann")  # type: ignore[arg-type]
-    index = build_index(vectors, own / kind / "index", config)
     defaults = SearchDefaults(token_weights="idf", top_k=10)
-    assembly = assemble_retriever(encoder, vectors.directory, index.directory, defaults, "none")
-    export_retriever(assembly.retriever, own / kind / "model", assembly.card)
+    export_model(corpus, encoder, own / "vectors", own / kind, config, defaults)
     return latest_version(own / kind / "model")
 
 
