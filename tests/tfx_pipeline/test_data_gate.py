@@ -226,21 +226,22 @@ def test_unknown_thresholds_are_refused() -> None:
 
 @pytest.mark.slow
 def test_a_run_on_bad_data_ends_at_the_gate(repository: Path, tiny_corpus: Any, tmp_path: Path) -> None:
-    """From a line of a file that names no document to the sentence that a user reads."""
+    """From a line of a file that is no judgement to the sentence that a user reads."""
     from small_atlas import copy_vocabulary, small_config, write_small_atlas
 
     from tfx_pipeline.runners.local import run_pipeline
 
     data = write_small_atlas(repository / "examples" / "atlas", tmp_path / "data")
     (train,) = data.rglob("train.tsv")
-    query = train.read_text().splitlines()[-1].split("\t")[0]
-    with train.open("a") as judgements:
-        judgements.write(f"{query}\tnowhere\t1\n")
+    lines = train.read_text().splitlines()
+    query, document, _ = lines[-1].split("\t")
+    train.write_text("\n".join([*lines, f"{query}\t{document}\tmany\n"]))
     config = small_config(data, tmp_path / "root", copy_vocabulary(tiny_corpus.tokenizer, tmp_path))
     with pytest.raises(InputError) as stopped:
         run_pipeline(config)
     assert "The component DataGate failed: The data gate refuses the data; fix them" in str(stopped.value)
     assert "training data, split train: records that cannot be used: 1, such as " in str(stopped.value)
-    assert f"document 'nowhere' of query '{query}' is absent" in str(stopped.value)
+    wrong = f"train.tsv, line {len(lines) + 1}: a judgement ends with an integer grade"
+    assert wrong in str(stopped.value)
     assert not Path(config.serving_folder).exists()
     assert not (tmp_path / "root" / "Trainer").exists()
