@@ -17,10 +17,10 @@ from tfx.types import standard_artifacts
 
 from tfx_pipeline import storage
 from tfx_pipeline.artifacts import refusals
+from tfx_pipeline.components import serving_smoke_test
 from tfx_pipeline.components.pusher import newest_version
 from tfx_pipeline.components.retrieval_evaluator import RetrievalEvaluatorExecutor
 from tfx_pipeline.components.retriever_exporter import _partitions
-from tfx_pipeline.components.serving_smoke_test import _test_partition
 from tfx_pipeline.components.serving_validator import ServingValidatorExecutor
 from tfx_pipeline.config import PipelineConfig, ServingCheckSettings
 from tfx_pipeline.data.example_gen import document_example
@@ -182,12 +182,15 @@ def test_a_collection_that_servers_can_serve_is_blessed(model: Any, tmp_path: Pa
     assert trial["latency_ms"] > 0
 
 
-def test_a_partition_that_is_not_the_one_of_the_file_is_named(collection_base: Path) -> None:
+def test_a_partition_that_is_not_the_one_of_the_file_is_named(
+    collection_base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only the second one is served, because the first would take as long again."""
+    monkeypatch.setattr(serving_smoke_test, "_ACCEPT_SECONDS", 2.0)  # it is refused however long one waits
     collection = read_collection(collection_base / "collection.json")
     first, second = collection.partitions
     changed = (first, dataclasses.replace(second, fingerprint="0" * 64))
-    (refused,) = _test_partition(
+    (refused,) = serving_smoke_test._test_partition(
         collection_base / second.path / "1",
         dataclasses.replace(collection, partitions=changed),
         1,
