@@ -99,7 +99,7 @@ bench-api: setup ## Measure how soon the library answers (import, index, first q
 	@$(PYTHON) -W ignore benchmarks/api/run.py $(ARGS)
 
 bench-index: setup ## Compare the index build's memory, time and quality with ScaNN's own builder
-	@$(PYTHON) -W ignore benchmarks/index/run.py
+	@$(PYTHON) -W ignore benchmarks/index/run.py $(ARGS)
 
 bench-scale: setup ## Measure an index in partitions: build by two workers, aggregator, promotion, a killed server
 	@$(PYTHON) -W ignore benchmarks/scale/run.py $(ARGS)

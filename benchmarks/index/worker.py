@@ -22,20 +22,51 @@ from xtr_tf.runtime import peak_resident_bytes
 from xtr_tf.vectors.store import TokenVectors
 
 if TYPE_CHECKING:
+    from xtr_tf.index.folder import TokenIndex
     from xtr_tf.scoring.token_hits import TokenHits
 
 K_PRIME = 1_000
 TOP_K = 10
+#: Tokens whose leaves are compared with the exact search.
+CHECKED = 20_000
 
 
 def build_xtr_tf(vectors: Path, out: Path) -> dict[str, float]:
     from xtr_tf.index.build import build_index
 
     corpus = TokenVectors.open(vectors)
-    start = time.perf_counter()
+    start, start_cpu = time.perf_counter(), time.process_time()
     index = build_index(corpus, out, IndexConfig())
-    seconds = time.perf_counter() - start
-    return {"seconds": seconds, "bytes_per_token": index.num_bytes / index.num_tokens}
+    return {
+        "seconds": time.perf_counter() - start,
+        "cpu_seconds": time.process_time() - start_cpu,
+        "peak_gb": _peak(),
+        "bytes_per_token": index.num_bytes / index.num_tokens,
+        **_assignment(corpus, index),
+    }
+
+
+def _assignment(corpus: TokenVectors, index: TokenIndex) -> dict[str, float]:
+    """How many tokens are in their nearest leaf or one at most 1% farther, and how many centres it took."""
+    from xtr_tf.index.kmeans import nearest_centres
+    from xtr_tf.index.quantizer import trained_quantizer
+    from xtr_tf.index.routing import FARTHER
+
+    quantizer = trained_quantizer(index)
+    assert quantizer is not None
+    chosen = np.sort(np.random.default_rng(0).choice(corpus.num_tokens, CHECKED, replace=False))
+    tokens, centres, router = corpus.take(chosen), quantizer.centres, quantizer.router
+    found = np.linalg.norm(tokens - centres[index.array("cells")[chosen]], axis=1)
+    exact = np.linalg.norm(tokens - centres[nearest_centres(tokens, centres)], axis=1)
+    compared: float = len(centres)
+    if router is not None:
+        cells = nearest_centres(tokens, router.cells)
+        compared = len(router.cells) + float(np.diff(router.offsets)[cells].mean())
+    return {
+        "nearest": float((found <= FARTHER * exact).mean()),
+        "leaves": len(centres),
+        "compared": compared,
+    }
 
 
 def build_scann(vectors: Path, out: Path, queries: Path) -> dict[str, float]:

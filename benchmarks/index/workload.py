@@ -1,7 +1,10 @@
 """Synthetic token vectors that cluster like contextual ones, and queries near some of their documents.
 
-A token's vector is the normalised sum of its word's direction (words drawn by Zipf's law), its
-document's topic and noise. Every shard has its own seed, so a smaller set is a prefix of a larger one.
+A token's vector is the normalised sum of its word's direction (words drawn by Zipf's law), its document's
+topic and noise. Words have senses in common, as synonyms and inflections do. Of 2,000 k-means leaves, the
+second nearest and the tenth are 1.10 and 1.50 times as far from a token as the nearest; for the shipped
+encoder on English abstracts it is 1.13 and 1.47 times (medians). Every shard has its own seed, so a smaller
+set is a prefix of a larger one.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from xtr_tf.vectors.store import TokenVectors
 
 DIM = 128
 WORDS = 20_000
+SENSES = 1_000
 TOKENS_A_DOCUMENT = 64
 DOCUMENTS_A_SHARD = 3_125  # 200,000 tokens
 QUERIES = 100
@@ -26,7 +30,8 @@ def write_vectors(directory: Path, num_tokens: int, encoder_fingerprint: str = "
     """Writes a directory of token vectors, or opens an existing one."""
     if (directory / "manifest.json").is_file():
         return TokenVectors.open(directory)
-    words = _normal(np.random.default_rng(0), WORDS)
+    rng = np.random.default_rng(0)
+    words = _normal(rng, SENSES)[rng.integers(SENSES, size=WORDS)] + 0.7 * _normal(rng, WORDS)
     shards = _LazyShards(words, num_tokens // (TOKENS_A_DOCUMENT * DOCUMENTS_A_SHARD))
     return TokenVectors.write(directory, shards, encoder_fingerprint)  # type: ignore[arg-type]
 
@@ -61,7 +66,7 @@ class _LazyShards:
         chance = 1.0 / np.arange(1, WORDS + 1)
         pieces = rng.choice(WORDS, tokens, p=chance / chance.sum()).astype(np.int32)
         topics = np.repeat(_normal(rng, DOCUMENTS_A_SHARD), TOKENS_A_DOCUMENT, axis=0)
-        vectors = self._words[pieces] + 0.7 * topics + 0.7 * _normal(rng, tokens)
+        vectors = self._words[pieces] + 0.5 * topics + 0.5 * _normal(rng, tokens)
         first = index * DOCUMENTS_A_SHARD
         return ShardArrays(
             documents=[

@@ -7,6 +7,7 @@ manifest keys belong to the format. The code has newer names for some of them:
 |---|---|
 | `cells.npy` | `leaf_of_token`, the leaf of each token in a `scann` index |
 | `tokens.npy`, `cell_offsets.npy` | `postings` and `leaf_offsets`: tokens of a `core` index, sorted by leaf |
+| `router_cells.npy`, `_offsets`, `_leaves` | `LeafRouter`, absent if leaves are few or are searched exactly |
 | `piece_ids.npy`, `piece_documents.npy` | `PieceFrequencies`, absent if pieces are not known |
 | `lexical_terms.npy`, `_offsets`, `_documents`, `_impacts` | `TermPostings`, absent without `lexical` |
 | config `cells`, `leaves`, `training_rounds` | the fields of `IndexConfig` that `RENAMED` maps them to |

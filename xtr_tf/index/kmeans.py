@@ -7,6 +7,8 @@ as in FAISS. Knows nothing about codes, files or TensorFlow.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from xtr_tf.progress import tracked
@@ -19,7 +21,14 @@ _COARSE, _ENOUGH_PER_LEAF = 4, 16
 _SPLIT = 1 / 1024
 
 
-def train_centres(sample: np.ndarray, num_leaves: int, iterations: int, seed: int) -> np.ndarray:
+#: Returns the leaves of every n-th vector of the sample, given the centres, n, and the leaves that were just
+#: split: pairs of the one that was empty and the one of which it got half.
+Assignment = Callable[[np.ndarray, int, list[tuple[int, int]]], np.ndarray]
+
+
+def train_centres(
+    sample: np.ndarray, num_leaves: int, iterations: int, seed: int, assign: Assignment | None = None
+) -> np.ndarray:
     """Finds the centres of a sample.
 
     Args:
@@ -27,6 +36,7 @@ def train_centres(sample: np.ndarray, num_leaves: int, iterations: int, seed: in
         num_leaves: Number of centres to find.
         iterations: How many times vectors are assigned and centres are moved.
         seed: Seed for the choice of initial vectors and for splits.
+        assign: How vectors are assigned; to their nearest centres if None.
 
     Returns:
         `[leaves, dim]` float32.
@@ -34,13 +44,15 @@ def train_centres(sample: np.ndarray, num_leaves: int, iterations: int, seed: in
     generator = np.random.default_rng(seed)
     centres = sample[generator.choice(len(sample), num_leaves, replace=False)]
     # A part of the sample is enough to find roughly where centres are. The last iterations use all of it.
-    coarse = sample[::_COARSE] if len(sample) >= _COARSE * _ENOUGH_PER_LEAF * num_leaves else sample
+    coarse = _COARSE if len(sample) >= _COARSE * _ENOUGH_PER_LEAF * num_leaves else 1
+    splits: list[tuple[int, int]] = []
     for done in tracked(range(iterations), "train leaves", iterations, "iterations"):
-        seen = coarse if done < iterations * 2 // 3 else sample
-        nearest = nearest_centres(seen, centres)
+        step = coarse if done < iterations * 2 // 3 else 1
+        seen = sample[::step]
+        nearest = assign(centres, step, splits) if assign else nearest_centres(seen, centres)
         counts = np.bincount(nearest, minlength=num_leaves)
         centres = _sums(seen, nearest, num_leaves) / np.maximum(counts, 1)[:, np.newaxis].astype(np.float32)
-        _fill_empty_leaves(centres, counts, generator)
+        splits = _fill_empty_leaves(centres, counts, generator)
     return centres
 
 
@@ -79,13 +91,21 @@ def _sums(vectors: np.ndarray, leaf_of_vector: np.ndarray, num_leaves: int) -> n
     return sums
 
 
-def _fill_empty_leaves(centres: np.ndarray, counts: np.ndarray, generator: np.random.Generator) -> None:
-    """Gives every empty leaf half of another leaf, in place. Larger leaves are more likely to be split."""
+def _fill_empty_leaves(
+    centres: np.ndarray, counts: np.ndarray, generator: np.random.Generator
+) -> list[tuple[int, int]]:
+    """Gives every empty leaf half of another leaf, in place, and returns pairs of both.
+
+    Larger leaves are more likely to be split.
+    """
     apart = np.where(np.arange(centres.shape[1]) % 2, 1 - _SPLIT, 1 + _SPLIT).astype(np.float32)
-    for empty in np.flatnonzero(counts == 0):
+    splits = []
+    for empty in np.flatnonzero(counts == 0).tolist():
         surplus = np.maximum(counts - 1, 0)
-        large = generator.choice(len(centres), p=surplus / surplus.sum())
+        large = int(generator.choice(len(centres), p=surplus / surplus.sum()))
+        splits.append((empty, large))
         centres[empty] = centres[large] * apart
         centres[large] /= apart
         counts[empty] = counts[large] // 2
         counts[large] -= counts[empty]
+    return splits

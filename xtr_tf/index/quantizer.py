@@ -19,7 +19,8 @@ import numpy as np
 from xtr_tf.config.retrieval import IndexConfig
 from xtr_tf.errors import InputError
 from xtr_tf.index.folder import TokenIndex, save_array
-from xtr_tf.index.kmeans import nearest_centres, train_centres
+from xtr_tf.index.kmeans import nearest_centres
+from xtr_tf.index.routing import LeafRouter, train_leaves
 from xtr_tf.index.rules import number_of_leaves, sample_size
 from xtr_tf.index.vector_source import VectorSource, require_finite, require_tokens
 from xtr_tf.progress import track
@@ -41,15 +42,17 @@ class TokenQuantizer:
             stores vectors instead of codes.
         multipliers: `[dim]` float32. An int8 vector is the rounded product of a vector and these.
         threshold: Threshold of the anisotropic loss.
+        router: A faster way to find leaves; None to compare a token with all centres.
     """
 
     centres: np.ndarray
     codebook: np.ndarray
     multipliers: np.ndarray
     threshold: float
+    router: LeafRouter | None = None
 
     def assign(self, vectors: np.ndarray) -> np.ndarray:
-        """Returns the nearest leaf (L2) of each vector.
+        """Returns the nearest leaf (L2) of each vector. With a router, 1% may get one that is farther.
 
         Args:
             vectors: `[tokens, dim]` floats.
@@ -57,7 +60,9 @@ class TokenQuantizer:
         Returns:
             `[tokens]` of `leaf_dtype`.
         """
-        return nearest_centres(vectors.astype(np.float32, copy=False), self.centres).astype(self.leaf_dtype)
+        floats = vectors.astype(np.float32, copy=False)
+        find = self.router.nearest if self.router else nearest_centres
+        return find(floats, self.centres).astype(self.leaf_dtype)
 
     def encode(self, vectors: np.ndarray, leaf_of_token: np.ndarray) -> np.ndarray:
         """Returns the packed 4-bit codes of vectors.
@@ -102,6 +107,9 @@ class TokenQuantizer:
         for name in TRAINED:
             if len(array := getattr(self, name)):
                 save_array(folder, name, array)
+        if self.router is not None:
+            for field in dataclasses.fields(self.router):
+                save_array(folder, f"router_{field.name}", getattr(self.router, field.name))
 
     @classmethod
     def read(cls, folder: Path, config: IndexConfig) -> TokenQuantizer:
@@ -119,7 +127,8 @@ class TokenQuantizer:
             for name in TRAINED
             if name != "codebook" or config.kind == "scann"
         }
-        return cls(**{"codebook": _no_codes(config), **arrays}, threshold=config.anisotropic_threshold)
+        found = {"codebook": _no_codes(config), **arrays}
+        return cls(**found, threshold=config.anisotropic_threshold, router=_read_router(folder))
 
     @property
     def leaf_dtype(self) -> np.dtype:
@@ -199,13 +208,18 @@ def train_on_sample(sample: np.ndarray, num_tokens: int, config: IndexConfig) ->
         )
     require_finite(sample)
     num_leaves = _num_leaves(num_tokens, config)
-    centres = train_centres(sample, num_leaves, config.kmeans_iterations, config.seed + 1)
-    return TokenQuantizer(
+    centres, router = train_leaves(sample, num_leaves, config.kmeans_iterations, config.seed + 1)
+    quantizer = TokenQuantizer(
         centres=centres,
-        codebook=_codebook(sample, centres, config),
+        codebook=_no_codes(config),
         multipliers=(127.0 / np.maximum(np.abs(sample).max(axis=0), 1e-6)).astype(np.float32),
         threshold=config.anisotropic_threshold,
+        router=router,
     )
+    if config.kind != "scann":
+        return quantizer
+    codebook = _train_codebook(sample - centres[quantizer.assign(sample)], config.dims_per_block)
+    return dataclasses.replace(quantizer, codebook=codebook)
 
 
 def _num_leaves(num_tokens: int, config: IndexConfig) -> int:
@@ -230,11 +244,11 @@ def _no_codes(config: IndexConfig) -> np.ndarray:
     return np.empty((0, CODEWORDS, config.dims_per_block), np.float32)
 
 
-def _codebook(sample: np.ndarray, centres: np.ndarray, config: IndexConfig) -> np.ndarray:
-    """Returns codewords of residuals, if this kind of index stores codes."""
-    if config.kind != "scann":
-        return _no_codes(config)
-    return _train_codebook(sample - centres[nearest_centres(sample, centres)], config.dims_per_block)
+def _read_router(folder: Path) -> LeafRouter | None:
+    paths = {field.name: folder / f"router_{field.name}.npy" for field in dataclasses.fields(LeafRouter)}
+    if not all(path.is_file() for path in paths.values()):
+        return None
+    return LeafRouter(**{name: np.load(path, allow_pickle=False) for name, path in paths.items()})
 
 
 def _train_codebook(residuals: np.ndarray, dims_per_block: int) -> np.ndarray:
