@@ -20,6 +20,7 @@ from xtr_tf.retriever.reference_cases import Reference, read_reference
 from xtr_tf.runtime import SavedModelSession
 
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+_TOKENS_PER_BLOCK = 32  # of the table of owners
 
 
 class Mutation(NamedTuple):
@@ -128,10 +129,20 @@ def _rotate(vectors: np.ndarray) -> np.ndarray:
     return vectors.astype(np.float32) @ turned
 
 
-def _next_document(owners: np.ndarray) -> np.ndarray:
+def _next_document(blocks: np.ndarray) -> np.ndarray:
+    tokens = np.arange(_TOKENS_PER_BLOCK)
+    beginnings = blocks[:, 1:] >> tokens & 1
+    owners = (blocks[:, :1] - np.cumsum(beginnings[:, ::-1], axis=1)[:, ::-1]).reshape(-1)
     last = np.flatnonzero(owners == owners[len(owners) // 2])[-1]
-    owners[last] += 1
-    return owners
+    block, place = divmod(int(last), _TOKENS_PER_BLOCK)
+    # The next document begins with this token, not with the one after it.
+    if place < _TOKENS_PER_BLOCK - 1:
+        blocks[block, 1] &= ~(1 << place)
+    else:
+        blocks[block, 0] += 1
+    if place:
+        blocks[block, 1] |= 1 << (place - 1)
+    return blocks
 
 
 def _shift_leaves(leaves: np.ndarray) -> np.ndarray:
@@ -241,9 +252,7 @@ _MUTATIONS: Sequence[Mutation] = (
         _HITS,
         _variable("documents/language/codes", lambda v: np.roll(v, 1)),
     ),
-    Mutation(
-        "a token given to the next document", _ALL, _HITS, _variable("document_of_token", _next_document)
-    ),
+    Mutation("a token given to the next document", _ALL, _HITS, _variable("owners/blocks", _next_document)),
     Mutation("spans of tokens moved by one", _ALL, "explain", _variable("tokens/origins", lambda v: v + 1)),
     Mutation(
         "two blocks of vectors exchanged", ("exact", "core"), _HITS, _variable("searcher/vectors", _BLOCKS)

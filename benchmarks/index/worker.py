@@ -127,12 +127,13 @@ def _leaves(num_tokens: int) -> int:
 def _rank(hits: TokenHits, corpus: object, rows: np.ndarray, out: Path) -> None:
     import tensorflow as tf
 
+    from xtr_tf.scoring.token_owners import TokenOwners
     from xtr_tf.scoring.xtr import score_documents
 
     mask = tf.ones(rows.shape[:2], tf.bool)
-    documents = tf.constant(corpus.document_of_token)  # type: ignore[attr-defined]
+    owners = TokenOwners(corpus.document_of_token)  # type: ignore[attr-defined]
     count = corpus.num_documents  # type: ignore[attr-defined]
-    np.save(out, score_documents(hits, mask, documents, count, tf.constant(TOP_K)).ordinals.numpy())
+    np.save(out, score_documents(hits, mask, owners.look_up, count, tf.constant(TOP_K)).ordinals.numpy())
 
 
 def _peak() -> float:

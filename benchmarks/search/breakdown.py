@@ -62,13 +62,14 @@ def export(index_folder: Path, out: Path) -> None:
     from xtr_tf.index.searchers.opening import searcher_from_index
     from xtr_tf.model.folder import load_encoder
     from xtr_tf.scoring.ranking import RankedDocuments
+    from xtr_tf.scoring.token_owners import TokenOwners
     from xtr_tf.scoring.xtr import map_queries, score_all_documents, score_documents
 
     index = TokenIndex.open(index_folder)
     encoder, tokenizer = load_encoder(ENCODER)
     module = tf.Module()
     module.searcher = searcher_from_index(index)
-    module.owners = tf.Variable(index.document_of_token, trainable=False)
+    module.owners = TokenOwners(index.document_of_token)
     module.ids = tf.Variable([f"document-{i}" for i in range(index.num_documents)], trainable=False)
     module.tokenizer = tokenizer
     # As in the product: a Keras object swaps its variables while it is saved, and loaders do not find them.
@@ -94,13 +95,13 @@ def export(index_folder: Path, out: Path) -> None:
     def scored(hits: Any, vectors: tf.Tensor) -> tf.Tensor:
         return map_queries(
             lambda query: score_all_documents(query, index.num_documents),
-            *(hits, mask(vectors), module.owners, "top_k_prime", 0.0, None),
+            *(hits, mask(vectors), module.owners.look_up, "top_k_prime", 0.0, None),
             returns=tf.TensorSpec([None], tf.float32),
         )
 
     def ranked(query: tf.Tensor, vectors: tf.Tensor, k_prime: Any, leaves: Any) -> RankedDocuments:
         hits = searched(query, vectors, k_prime, leaves)
-        return score_documents(hits, mask(vectors), module.owners, index.num_documents, TOP_K)
+        return score_documents(hits, mask(vectors), module.owners.look_up, index.num_documents, TOP_K)
 
     prefixes: dict[str, Callable[..., dict[str, tf.Tensor]]] = {
         "call": lambda q, v, k, leaves: {"rows": tf.shape(v), "queries": tf.shape(q)},
@@ -110,7 +111,7 @@ def export(index_folder: Path, out: Path) -> None:
         "codes": lambda q, v, k, leaves: last(searched(q, v, tf.constant(1), leaves)),
         "selection": lambda q, v, k, leaves: last(searched(q, v, k, leaves)),
         "gathering": lambda q, v, k, leaves: {
-            "last": tf.gather(module.owners, searched(q, v, k, leaves).token_ids)[:, -1]
+            "last": module.owners.look_up(searched(q, v, k, leaves).token_ids)[:, -1]
         },
         "scoring": lambda q, v, k, leaves: {"first": scored(searched(q, v, k, leaves), v)[:, :1]},
         "top": lambda q, v, k, leaves: ranked(q, v, k, leaves)._asdict(),

@@ -74,11 +74,12 @@ def _export(index, folder: Path) -> None:  # type: ignore[no-untyped-def]
 
     from xtr_tf.index.searchers.opening import searcher_from_index
     from xtr_tf.scoring.maxsim import rescore_documents
+    from xtr_tf.scoring.token_owners import TokenOwners
     from xtr_tf.scoring.xtr import score_documents
 
     module = tf.Module()
     module.searcher = searcher_from_index(index)
-    module.document_of_token = tf.Variable(index.document_of_token, trainable=False)
+    module.owners = TokenOwners(index.document_of_token)
     signature = [
         tf.TensorSpec([None, index.dim], name="vectors"),
         tf.TensorSpec([], tf.int32, name="k_prime"),
@@ -90,8 +91,7 @@ def _export(index, folder: Path) -> None:  # type: ignore[no-untyped-def]
 
     def rank(vectors, k_prime, leaves, top_k):  # type: ignore[no-untyped-def]
         hits = module.searcher.search(vectors, k_prime, leaves)
-        documents = module.document_of_token
-        return score_documents(hits, mask(vectors), documents, index.num_documents, top_k)
+        return score_documents(hits, mask(vectors), module.owners.look_up, index.num_documents, top_k)
 
     @tf.function(input_signature=signature)
     def search(vectors, k_prime, leaves):  # type: ignore[no-untyped-def]

@@ -144,8 +144,10 @@ def test_agrees_with_the_searcher_and_scoring_of_served_models(
     import tensorflow as tf
 
     from xtr_tf.index.searchers.exact import ExactSearcher
+    from xtr_tf.scoring.token_owners import TokenOwners
     from xtr_tf.scoring.xtr import score_documents
 
+    owners = TokenOwners(atlas_index.document_of_token)
     encoded = loaded_encoder.encode_queries([query.text for query in atlas.queries[:20]])
     ranking, _ = ExactRetriever(atlas_index).search(encoded, k_prime=200, depth=300)
     searcher = ExactSearcher(atlas_index.vectors)
@@ -153,7 +155,7 @@ def test_agrees_with_the_searcher_and_scoring_of_served_models(
     for place, query in enumerate(encoded):
         hits = searcher.search(tf.constant(query.vectors), tf.constant(200), tf.constant(0))
         mask = tf.ones([1, len(query.vectors)], tf.bool)
-        expected = score_documents(hits, mask, atlas_index.document_of_token, 300, tf.constant(20))
+        expected = score_documents(hits, mask, owners.look_up, 300, tf.constant(20))
         tolerance = rounding(dim + len(query.vectors))
         assert ranking.scores[place, :20] == pytest.approx(expected.scores.numpy()[0], abs=tolerance)
         ours = by_document(ranking.ordinals[place], ranking.scores[place], count=300)

@@ -202,7 +202,9 @@ def test_candidates_are_listed_alike_with_few_documents_and_with_many(tiny_corpu
     from xtr_tf.retriever import hits as describing
     from xtr_tf.retriever.tables import DocumentTable
     from xtr_tf.scoring.token_hits import hits_from_padded
+    from xtr_tf.scoring.token_owners import TokenOwners
 
+    owners = TokenOwners(tiny_corpus.document_of_token)
     generator = np.random.default_rng(0)
     tokens = generator.integers(0, len(tiny_corpus.document_of_token), [5, 12]).astype(np.int32)
     valid = generator.random([5, 12]) < 0.7
@@ -211,8 +213,8 @@ def test_candidates_are_listed_alike_with_few_documents_and_with_many(tiny_corpu
     answers = []
     for slots_per_hit in (0, 1000):
         monkeypatch.setattr(describing, "_DOCUMENTS_PER_HIT", slots_per_hit)
-        owners = tf.constant(tiny_corpus.document_of_token)
-        answers.append(describing.describe_hits(hits, mask, owners, DocumentTable(tiny_corpus.documents)))
+        table = DocumentTable(tiny_corpus.documents)
+        answers.append(describing.describe_hits(hits, mask, owners.look_up, table))
     assert answers[0]["document_ids"].shape[0] == 3
     for name, values in answers[0].items():
         np.testing.assert_array_equal(values, answers[1][name], err_msg=name)

@@ -59,7 +59,12 @@ def run_xtr(queries, mask, vectors, documents, k_prime, top_k, allowed=None, **o
     if allowed is not None:  # left out after retrieval, so that the cut-offs stay
         hits = hits._replace(scores=tf.where(allowed[documents[hits.token_ids]], hits.scores, -np.inf))
     ranked = score_documents(
-        hits, mask, tf.constant(documents), int(documents.max()) + 1, tf.constant(top_k), **options
+        hits,
+        mask,
+        lambda tokens: tf.gather(documents, tokens),
+        int(documents.max()) + 1,
+        tf.constant(top_k),
+        **options,
     )
     return ranked.ordinals.numpy(), ranked.scores.numpy()
 
@@ -186,4 +191,4 @@ def run_in_graph(vectors, queries, top_k, imputation="top_k_prime"):
     similarities = tf.matmul(queries[0], vectors, transpose_b=True)
     best = tf.math.top_k(similarities, 3)
     hits = hits_from_padded(best.indices, best.values, tf.ones_like(best.indices, tf.bool))
-    return score_documents(hits, tf.ones([1, 3], tf.bool), tf.range(5), 5, top_k, imputation)
+    return score_documents(hits, tf.ones([1, 3], tf.bool), tf.identity, 5, top_k, imputation)

@@ -16,6 +16,7 @@ from xtr_tf.retriever.retriever import Retriever
 from xtr_tf.retriever.snippets import cut_snippets
 from xtr_tf.retriever.token_search import at_least_one_row
 from xtr_tf.scoring.token_hits import TokenHits
+from xtr_tf.scoring.token_owners import DocumentOf
 
 #: From queries, a request and the queries' texts, if they have any, to the hits and the ranked documents.
 SearchFunction = Callable[..., tuple[TokenHits, HybridDocuments]]
@@ -48,7 +49,7 @@ def _explain(
     queries = retriever.weigh(retriever.encode(ids), ids, request.token_weights)
     hits, ranked = search(queries, request, query)
     missing = retriever.missing_similarities(hits, queries, request)
-    alignment = align(hits, missing, queries.mask, retriever.document_of_token, ranked.ordinals)
+    alignment = align(hits, missing, queries.mask, retriever.owners.look_up, ranked.ordinals)
     pieces, starts, limits = _look_up_tokens(retriever, alignment.tokens)
     return {
         **_describe(retriever, ranked),
@@ -113,7 +114,7 @@ def _snippets(
     query_mask: tf.Tensor,
     described: dict[str, tf.Tensor],
 ) -> tf.Tensor:
-    alignment = align(hits, hits.cutoffs, query_mask, retriever.document_of_token, ordinals)
+    alignment = align(hits, hits.cutoffs, query_mask, retriever.owners.look_up, ordinals)
     _, starts, limits = _look_up_tokens(retriever, alignment.tokens)
     return cut_snippets(described["texts"], described["titles"], starts, limits, alignment.scores)
 
@@ -136,7 +137,7 @@ def align(
     hits: TokenHits,
     missing: tf.Tensor,
     query_mask: tf.Tensor,
-    document_of_token: tf.Tensor,
+    document_of: DocumentOf,
     ordinals: tf.Tensor,
 ) -> Alignment:
     """Aligns query tokens with the tokens of some documents that they retrieved.
@@ -148,7 +149,7 @@ def align(
         hits: `[rows, columns]`, hits of the valid query tokens of all queries.
         missing: `[rows]` float32, m_i.
         query_mask: `[queries, length]` bool.
-        document_of_token: `[tokens]` int32.
+        document_of: Function from token ordinals to the ordinals of their documents.
         ordinals: `[queries, documents]` int32, -1 for no document.
 
     Returns:
@@ -158,7 +159,7 @@ def align(
 
     def align_row(row: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, ...]:
         token_ids, scores, valid, of_query = row
-        documents = tf.gather(document_of_token, token_ids)
+        documents = document_of(token_ids)
         hit = (documents[tf.newaxis, :] == of_query[:, tf.newaxis]) & valid[tf.newaxis, :]
         similarities = tf.where(hit, scores[tf.newaxis, :], -float("inf"))
         best = tf.argmax(similarities, axis=1)

@@ -10,27 +10,28 @@ import tensorflow as tf
 
 from xtr_tf.retriever.tables import DocumentTable
 from xtr_tf.scoring.token_hits import TokenHits
+from xtr_tf.scoring.token_owners import DocumentOf
 
 # As in scoring, a slot for every document is faster than sorting up to this many documents per hit.
 _DOCUMENTS_PER_HIT = 20
 
 
 def describe_hits(
-    hits: TokenHits, mask: tf.Tensor, document_of_token: tf.Tensor, table: DocumentTable
+    hits: TokenHits, mask: tf.Tensor, document_of: DocumentOf, table: DocumentTable
 ) -> dict[str, tf.Tensor]:
     """Returns the outputs of `search_tokens`.
 
     Args:
         hits: `[rows, columns]`, hits of the query tokens where `mask` is true.
         mask: `[queries, length]` bool.
-        document_of_token: `[tokens]` int32.
+        document_of: Function from token ordinals to the ordinals of their documents.
         table: The table of documents.
 
     Returns:
         Tensors by output name.
     """
     places = tf.where(mask)
-    documents = tf.gather(document_of_token, hits.token_ids)
+    documents = document_of(hits.token_ids)
     keys = places[:, :1] * table.num_documents + tf.cast(documents, tf.int64)
     queries = tf.shape(mask, tf.int64)[0]
     slots = queries * table.num_documents

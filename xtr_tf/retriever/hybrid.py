@@ -18,6 +18,7 @@ from xtr_tf.scoring.fusion import fuse, lexical_scale
 from xtr_tf.scoring.maxsim import score_kept_documents
 from xtr_tf.scoring.ranking import RankedDocuments, rank_all, sort_keys
 from xtr_tf.scoring.token_hits import TokenHits
+from xtr_tf.scoring.token_owners import DocumentOf
 from xtr_tf.scoring.xtr import QueryHits, map_queries, score_all_documents, score_of_nothing
 
 
@@ -90,7 +91,7 @@ class HybridRanker:
     Args:
         lexical: BM25 of the documents.
         documents: The table of documents, which evaluates filters.
-        document_of_token: `[tokens]` int32.
+        document_of: Function from token ordinals to the ordinals of their documents.
         dim: Width of a vector.
         vectors_of: Function from token ordinals to their vectors; None if the index does not store them.
         document_offsets: `[documents + 1]` int32, or None if vectors are not stored.
@@ -100,14 +101,14 @@ class HybridRanker:
         self,
         lexical: LexicalPart,
         documents: DocumentTable,
-        document_of_token: tf.Variable,
+        document_of: DocumentOf,
         dim: int,
         vectors_of: Callable[[tf.Tensor], tf.Tensor] | None,
         document_offsets: tf.Variable | None,
     ) -> None:
         self._lexical = lexical
         self._documents = documents
-        self._document_of_token = document_of_token
+        self._document_of = document_of
         self._vectors_of = vectors_of
         self._document_offsets = document_offsets
         # One trace for all signatures, which is not inlined. See `TokenSearch`.
@@ -198,7 +199,7 @@ class HybridRanker:
             rank_query,
             hits,
             mask,
-            self._document_of_token,
+            self._document_of,
             request.imputation,
             request.constant,
             tf.boolean_mask(weights, mask),

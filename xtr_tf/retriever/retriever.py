@@ -28,6 +28,7 @@ from xtr_tf.retriever.tracing import traced_once
 from xtr_tf.scoring.maxsim import rescore_documents
 from xtr_tf.scoring.ranking import RankedDocuments
 from xtr_tf.scoring.token_hits import TokenHits
+from xtr_tf.scoring.token_owners import TokenOwners
 from xtr_tf.scoring.xtr import flatten_queries, of_rows, score_documents
 
 
@@ -118,9 +119,7 @@ class Retriever(tf.Module):
                 f"Received: {self.defaults.alpha} for an index without."
             )
         self.dim = searcher.dim
-        self.document_of_token = tf.Variable(
-            np.asarray(document_of_token, np.int32), trainable=False, name="document_of_token"
-        )
+        self.owners = TokenOwners(document_of_token)
         self.keeps_vectors = searcher.vectors_of(tf.zeros([0], tf.int32)) is not None
         self.document_offsets = _document_offsets(document_of_token, documents.num_documents)
         # While a Keras object is saved, it replaces its variables by copies, which the loader of TensorFlow
@@ -133,15 +132,15 @@ class Retriever(tf.Module):
         texts, lengths = [tf.TensorSpec([None], tf.string)], tokenizer.config
         self._cut_queries = traced_once(lambda own: tokenizer.ragged(own, lengths.query_length), texts)
         self._cut_documents = traced_once(lambda own: tokenizer.cut(own, lengths.document_length), texts)
-        owners, offsets = self.document_of_token, self.document_offsets
+        document_of, offsets = self.owners.look_up, self.document_offsets
         # Without `self`, which would keep the index in memory until the garbage collector finds the cycle.
         self._search_tokens = TokenSearch(
-            searcher, lambda text: AllowedTokens(documents.allowed(text), offsets, owners)
+            searcher, lambda text: AllowedTokens(documents.allowed(text), offsets, document_of)
         )
         self._hybrid_ranker = lexical and HybridRanker(
             lexical,
             documents,
-            owners,
+            document_of,
             self.dim,
             searcher.vectors_of if self.keeps_vectors else None,
             self.document_offsets if self.keeps_vectors else None,
@@ -237,7 +236,7 @@ class Retriever(tf.Module):
         ranked = score_documents(
             hits,
             at_least_one_row(queries.mask),
-            self.document_of_token,
+            self.owners.look_up,
             self.documents.num_documents,
             request.top_k,
             request.imputation,

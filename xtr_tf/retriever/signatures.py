@@ -277,7 +277,7 @@ def _piece_statistics(retriever: Retriever, ids: tf.RaggedTensor) -> dict[str, t
 
 def _token_hits(retriever: Retriever, queries: EncodedTexts, request: SearchRequest) -> dict[str, tf.Tensor]:
     hits = retriever.find_tokens(queries, request)
-    return describe_hits(hits, queries.mask, retriever.document_of_token, retriever.documents)
+    return describe_hits(hits, queries.mask, retriever.owners.look_up, retriever.documents)
 
 
 def text_signatures(retriever: Retriever) -> dict[str, Any]:

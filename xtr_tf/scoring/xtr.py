@@ -20,6 +20,7 @@ import tensorflow as tf
 from xtr_tf.config.retrieval import IMPUTATIONS
 from xtr_tf.scoring.ranking import ONE_RANKING, RankedDocuments, rank_all, rank_candidates
 from xtr_tf.scoring.token_hits import TokenHits
+from xtr_tf.scoring.token_owners import DocumentOf
 
 # Measured with 14 or 32 query tokens and k' = 1,000 or 40,000: a slot for every document is faster up to
 # about 20 documents per hit. Beyond that, distinct documents are faster.
@@ -43,7 +44,7 @@ def flatten_queries(encodings: tf.Tensor, query_mask: tf.Tensor) -> tf.Tensor:
 def score_documents(
     hits: TokenHits,
     query_mask: tf.Tensor,
-    document_of_token: tf.Tensor,
+    document_of: DocumentOf,
     num_documents: int,
     top_k: tf.Tensor,
     imputation: tf.Tensor | str = "top_k_prime",
@@ -56,7 +57,7 @@ def score_documents(
         hits: Hits of the rows of `flatten_queries`, which are only valid query tokens. A score of `-inf`
             counts as no hit. So documents can be excluded without changing the cut-offs.
         query_mask: `[queries, length]`, true (or 1) for tokens, false (or 0) for padding; at least one query.
-        document_of_token: `[tokens]` int32 variable or tensor.
+        document_of: Function from token ordinals, in any shape, to the ordinals of their documents.
         num_documents: Number of documents in the index.
         top_k: int32, at least 1. This argument and the following two are `[queries]`, or one value for all.
         imputation: One of `IMPUTATIONS`.
@@ -80,7 +81,7 @@ def score_documents(
         lambda query: _rank_query(query, num_documents, columns),
         hits,
         query_mask,
-        document_of_token,
+        document_of,
         imputation,
         constant,
         weights,
@@ -111,7 +112,7 @@ def map_queries(
     function: Callable[..., Any],
     hits: TokenHits,
     query_mask: tf.Tensor,
-    document_of_token: tf.Tensor,
+    document_of: DocumentOf,
     imputation: tf.Tensor | str,
     constant: tf.Tensor | float,
     weights: tf.Tensor | None,
@@ -124,7 +125,7 @@ def map_queries(
         function: Function of a `QueryHits` and one row of each of `values`.
         hits: As for `score_documents`.
         query_mask: As for `score_documents`.
-        document_of_token: As for `score_documents`.
+        document_of: As for `score_documents`.
         imputation: As for `score_documents`.
         constant: As for `score_documents`.
         weights: As for `score_documents`.
@@ -147,7 +148,7 @@ def map_queries(
     )
     with tf.control_dependencies([] if check is None else [check]):
         missing = hits.missing_similarities(of_rows(imputation, query_mask), of_rows(constant, query_mask))
-    documents = tf.gather(document_of_token, hits.token_ids)
+    documents = document_of(hits.token_ids)
     weights = tf.ones_like(missing) if weights is None else weights
     everything = QueryHits(documents, hits.scores, missing, weights, imputation == "none")
 

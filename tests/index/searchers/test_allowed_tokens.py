@@ -10,6 +10,7 @@ from tests.support.numbers import rounding
 from xtr_tf.index.searchers import base, scann
 from xtr_tf.index.searchers.allowed import AllowedTokens
 from xtr_tf.index.searchers.opening import searcher_from_index
+from xtr_tf.scoring.token_owners import TokenOwners
 
 K_PRIME = 40
 KINDS = {
@@ -28,7 +29,7 @@ LENGTH = 7
 
 
 def search(searcher, queries, documents, k_prime=K_PRIME):
-    tokens = AllowedTokens(*map(tf.constant, (documents, *layout(searcher.num_tokens))))
+    tokens = allowed_tokens(documents, searcher.num_tokens)
     run = tf.function(lambda *given: searcher.search_allowed(*given, tokens))
     hits = run(tf.constant(queries), tf.constant(k_prime), tf.constant(0), tf.constant([len(queries)]))
     return [part.numpy() for part in hits]
@@ -38,6 +39,11 @@ def layout(num_tokens):
     """Offsets of documents, and owners of tokens."""
     owners = np.arange(num_tokens, dtype=np.int32) // LENGTH
     return np.append(np.arange(0, num_tokens, LENGTH), num_tokens).astype(np.int32), owners
+
+
+def allowed_tokens(documents, num_tokens):
+    offsets, owners = layout(num_tokens)
+    return AllowedTokens(tf.constant(documents), tf.constant(offsets), TokenOwners(owners).look_up)
 
 
 def some_documents(vectors, share):
@@ -50,7 +56,7 @@ def some_documents(vectors, share):
 @pytest.mark.parametrize("part", [None, (0, 1000), (999, 2501), (2501, 4000)])
 def test_counts_and_ordinals_are_those_of_the_mask(vectors, part):
     documents, of_tokens = some_documents(vectors, 0.3)
-    allowed = AllowedTokens(*map(tf.constant, (documents, *layout(len(vectors)))))
+    allowed = allowed_tokens(documents, len(vectors))
     first, last = part or (0, len(vectors))
     if part:
         allowed = allowed.part(*part)

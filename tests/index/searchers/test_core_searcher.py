@@ -141,5 +141,5 @@ def test_an_empty_leaf_does_not_affect_other_queries_of_a_batch(half_empty):
 
 def test_a_ranking_of_no_hits_is_empty(half_empty):
     hits = half_empty.search(np.array([[0, 1]], np.float32), tf.constant(2), tf.constant(1))
-    ranked = score_documents(hits, tf.ones([1, 1]), tf.zeros(3, tf.int32), 1, tf.constant(2))
+    ranked = score_documents(hits, tf.ones([1, 1]), tf.zeros_like, 1, tf.constant(2))
     assert not np.isfinite(ranked.scores).any()

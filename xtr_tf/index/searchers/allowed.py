@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from xtr_tf.scoring.token_owners import DocumentOf
+
 
 class AllowedTokens(NamedTuple):
     """The tokens of some documents, or those of them in a part of an index.
@@ -17,14 +19,14 @@ class AllowedTokens(NamedTuple):
     Attributes:
         documents: `[documents]` bool, which documents.
         offsets: `[documents + 1]` int32; the tokens of document `i` are `[i]` to `[i + 1]`.
-        owners: `[tokens]` int32, the documents of all tokens.
+        document_of: Function from token ordinals to the ordinals of their documents.
         first: The first token of the part, which has ordinal 0 there.
         last: The token after the last one of the part; None for all tokens.
     """
 
     documents: tf.Tensor
     offsets: tf.Tensor
-    owners: tf.Tensor
+    document_of: DocumentOf
     first: int = 0
     last: int | None = None
 
@@ -55,7 +57,8 @@ class AllowedTokens(NamedTuple):
     @property
     def mask(self) -> tf.Tensor:
         """`[tokens]` bool, which tokens of the part are allowed."""
-        return tf.gather(self.documents, self.owners[self.first : self.last])
+        starts, ends = self._bounds()
+        return tf.repeat(self.documents, ends - starts)
 
     def includes(self, tokens: tf.Tensor) -> tf.Tensor:
         """Returns which of some tokens are allowed.
@@ -66,9 +69,7 @@ class AllowedTokens(NamedTuple):
         Returns:
             bool, in the same shape.
         """
-        return tf.gather(
-            self.documents, tf.gather(self.owners, tokens + self.first if self.first else tokens)
-        )
+        return tf.gather(self.documents, self.document_of(tokens + self.first if self.first else tokens))
 
     def _bounds(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the first token of each document and the one after its last, counted in the part."""

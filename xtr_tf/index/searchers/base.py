@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from xtr_tf.index.rules import SCORED_DIRECTLY, SPARE_DEVIATIONS
 from xtr_tf.index.searchers.allowed import AllowedTokens
-from xtr_tf.index.searchers.direct import search_directly
-from xtr_tf.scoring.token_hits import TokenHits, hits_from_padded
+from xtr_tf.index.searchers.direct import padded_hits, search_directly
+from xtr_tf.scoring.token_hits import TokenHits
 
 # The parts of `TokenHits`, as branches of a graph return them.
 Hits = tuple[tf.Tensor, ...]
@@ -207,15 +207,18 @@ class TokenSearcher(tf.Module, abc.ABC):
         more = tf.cast(tf.math.ceil((wanted + SPARE_DEVIATIONS * tf.sqrt(wanted)) / share), tf.int32)
         hits = self._search(query_vectors, tf.minimum(more, self.num_tokens), leaves, row_lengths)
         valid = hits.valid & allowed.includes(hits.token_ids)
-        # Hits are in descending order, so the best ones have the first places.
-        places = tf.cumsum(tf.cast(valid, tf.int32), axis=1)
-        least = tf.reduce_min(places[:, -1])
-        valid &= places <= k_prime
-        return tf.cond(
-            2 * least >= tf.minimum(k_prime, count),
-            lambda: tuple(hits_from_padded(hits.token_ids, hits.scores, valid)),
-            directly,
-        )
+        lengths = tf.math.count_nonzero(valid, axis=1)
+
+        def drop_others() -> Hits:
+            # Few are left, so everything after this is cheap. They are still in descending order.
+            places = tf.where(tf.reshape(valid, [-1]))[:, 0]
+            tokens, scores = (
+                tf.gather(tf.reshape(part, [-1]), places) for part in (hits.token_ids, hits.scores)
+            )
+            return tuple(padded_hits(tokens, scores, lengths, k_prime))
+
+        enough = 2 * tf.reduce_min(lengths) >= tf.cast(tf.minimum(k_prime, count), tf.int64)
+        return tf.cond(enough, drop_others, directly)
 
     @abc.abstractmethod
     def _search(

@@ -109,22 +109,27 @@ def above_cut_offs(
     return tf.gather(tokens, hits[:, 1]), tf.gather_nd(scores, tf.reverse(hits, [1])), lengths
 
 
-def padded_hits(tokens: tf.Tensor, scores: tf.Tensor, lengths: tf.Tensor) -> TokenHits:
+def padded_hits(
+    tokens: tf.Tensor, scores: tf.Tensor, lengths: tf.Tensor, most: tf.Tensor | None = None
+) -> TokenHits:
     """Pads hits given row by row.
 
     Args:
         tokens: `[hits]` int32, row by row.
         scores: `[hits]` float32.
         lengths: `[rows]` int64, the number of hits per row.
+        most: Scalar int32. Of rows with more hits, only the first are kept; all if None.
 
     Returns:
         The hits, `[rows, columns]`, with at least one column.
     """
     columns = tf.maximum(tf.reduce_max(lengths), 1)
+    if most is not None:
+        columns = tf.minimum(columns, tf.cast(most, tf.int64))
 
     def padded(values: tf.Tensor) -> tf.Tensor:
-        dense = tf.RaggedTensor.from_row_lengths(values, lengths, validate=False).to_tensor()
-        return tf.pad(dense, [[0, 0], [0, columns - tf.shape(dense, tf.int64)[1]]])
+        ragged = tf.RaggedTensor.from_row_lengths(values, lengths, validate=False)
+        return ragged.to_tensor(shape=tf.stack([-1, columns]))
 
     return hits_from_padded(padded(tokens), padded(scores), tf.sequence_mask(lengths, columns))
 
