@@ -35,6 +35,7 @@ from xtr_tf.index.folder import TokenIndex
 from xtr_tf.index.quantizer import trained_quantizer
 from xtr_tf.model.folder import load_encoder, save_encoder
 from xtr_tf.retriever import export_partitions
+from xtr_tf.retriever.assembly import assemble_retriever
 from xtr_tf.retriever.collection_file import read_collection
 from xtr_tf.retriever.model_card import ModelCard, read_card
 from xtr_tf.retriever.reference_cases import CHECKSUMS_FILE
@@ -203,6 +204,10 @@ def test_without_vectors_the_index_is_the_same(stage: Stage) -> None:
     coded = stage.encode(stage.documents, keep_vectors=False, beam_args='["--runner=DirectRunner"]')
     assert not list(Path(coded.uri).rglob("vectors.npy"))
     built = TokenIndex.open(stage.index(coded).uri)
+    encoder = Path(stage.model.uri, "Format-Serving")
+    assembly = assemble_retriever(encoder, coded.uri, built.directory)
+    assert assembly.card.corpus["documents"] == len(stage.documents)
+    assert assembly.card.index["num_tokens"] == built.num_tokens
     vectors = TokenVectors.open(stage.encode(stage.documents).uri)
     expected = build_index(vectors, stage.folder / "expected", built.config, trained_quantizer(built))
     assert built.manifest.files == expected.manifest.files

@@ -98,7 +98,7 @@ class CorpusEncoderExecutor(SingleArtifacts, base_executor.BaseExecutor):
                     figures = job.code_changes(index, base, out)
         area.remember(KIND, origin, {"vectors": vectors.uri})
         vectors.set_string_custom_property("encoder_fingerprint", fingerprint)
-        if latest:
+        if latest and figures["documents_reused"]:
             vectors.set_string_custom_property("reused", latest["vectors"])
         for name, value in figures.items():
             vectors.set_int_custom_property(name, value)
