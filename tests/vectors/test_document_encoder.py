@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +80,30 @@ def test_long_texts_are_windows_that_overlap_and_cover_everything(loaded: tuple[
     assert passages[-1].positions[-1] == len(whole) - 1
 
 
+@pytest.mark.parametrize("overlap", [0, 1, 8, 15, 40, 62])
+def test_a_shared_token_is_kept_once_where_it_is_further_from_an_edge(
+    loaded: tuple[Encoder, Tokenizer], overlap: int
+) -> None:
+    _, tokenizer = loaded
+    passages = list(PassageSplitter(tokenizer, 64, overlap).split([TEXTS[2]]))
+    tokens = passages[-1].positions[-1]
+    chosen: dict[int, list[int]] = {position: [] for position in range(tokens)}
+    context: dict[int, list[int]] = {position: [] for position in range(tokens)}
+    for passage in passages:
+        assert passage.kept[-1]
+        inside, last = passage.positions[:-1].tolist(), len(passage.ids) - 2
+        for place, position in enumerate(inside):
+            # The edges of the document cut nothing off.
+            left = place if passage.positions[0] else tokens
+            right = last - place if passage.positions[-1] < tokens else tokens
+            context[position].append(min(left, right))
+            if passage.kept[place]:
+                chosen[position].append(min(left, right))
+    assert {len(places) for places in chosen.values()} == {1}
+    if 2 * overlap <= 63:  # three windows may share a token otherwise
+        assert all(chosen[position][0] >= max(context[position]) - 1 for position in chosen)
+
+
 @pytest.mark.parametrize("extra", [0, 1, 2, 55, 56])
 def test_a_window_begins_only_where_there_is_something_new(
     loaded: tuple[Encoder, Tokenizer], extra: int
@@ -121,10 +146,11 @@ def test_passages_of_a_document_stay_together(
     encoder, tokenizer = loaded
     document = plain.encode(TEXTS)[2]
     windows = [passage for passage in PassageSplitter(tokenizer, 64, 8).split(TEXTS) if passage.document == 2]
-    assert document.passage_tokens.tolist() == [len(window.ids) for window in windows]
+    assert document.passage_tokens.tolist() == [np.count_nonzero(window.kept) for window in windows]
+    assert document.pruned == 0
     ends = np.cumsum(document.passage_tokens)[:-1]
     for window, vectors in zip(windows, np.split(document.vectors, ends), strict=True):
-        expected = encoder(tf.constant(window.ids)[tf.newaxis])[0].numpy()
+        expected = encoder(tf.constant(window.ids)[tf.newaxis])[0].numpy()[window.kept]
         np.testing.assert_allclose(vectors.astype(np.float32), expected, atol=1e-3)
 
 
@@ -175,7 +201,8 @@ def test_a_document_keeps_its_first_tokens(loaded: tuple[Encoder, Tokenizer], pl
     whole, *_ = plain.encode(TEXTS[2:3])
     pruned, *_ = DocumentEncoder(*loaded, EncodingConfig(max_tokens=70)).encode(TEXTS[2:3])
     np.testing.assert_array_equal(pruned.vectors, whole.vectors[:70])
-    assert pruned.passage_tokens.tolist()[:2] == [64, 6]
+    # Half of the overlap of 8 belongs to the second window.
+    assert pruned.passage_tokens.tolist()[:2] == [60, 10]
     assert len(pruned.passage_tokens) == len(whole.passage_tokens)
 
 
@@ -193,6 +220,16 @@ def test_a_document_keeps_its_first_tokens(loaded: tuple[Encoder, Tokenizer], pl
 def test_impossible_settings_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(InputError, match="Received"):
         EncodingConfig(**settings)  # type: ignore[arg-type]
+
+
+def test_settings_of_vectors_are_read_back() -> None:
+    config = EncodingConfig(overlap=5, skip_pieces=("▁the", "▁a"), max_tokens=9, keep_text=False)
+    settings = json.loads(json.dumps(config.vector_settings()))
+    again = EncodingConfig.from_vector_settings(settings, keep_text=False, fields={})
+    assert again.vector_settings() == config.vector_settings()
+    del settings["shared_tokens"]
+    with pytest.raises(InputError, match="encode the corpus again"):
+        EncodingConfig.from_vector_settings(settings, keep_text=False, fields={})
 
 
 def test_an_overlap_must_leave_room() -> None:

@@ -81,7 +81,8 @@ def test_vectors_belong_to_their_documents(encoded: tuple[Path, EncodingReport],
         first, last = corpus.document_offsets[[ordinal, ordinal + 1]]
         assert set(corpus.document_of_token[first:last]) == {ordinal}
         expected = encoder(tokenizer.ragged(tf.constant([records[ordinal].full_text]), 64).to_tensor())[0]
-        length = min(last - first, 63)
+        # Half of the overlap of 8 belongs to the second passage.
+        length = min(last - first, 59)
         np.testing.assert_allclose(
             corpus.take(np.arange(first, first + length)), expected[:length], atol=2e-3
         )

@@ -74,7 +74,10 @@ class CorpusEncoderExecutor(SingleArtifacts, base_executor.BaseExecutor):
         with ExitStack() as stack:
             encoder = stack.enter_context(local_encoder(model.uri))
             fingerprint = read_manifest(encoder).fingerprint
-            origin = key_of(fingerprint, properties["settings"], *([indexing] if indexing else []))
+            origin = key_of(
+                *(fingerprint, properties["settings"], json.dumps(config.vector_settings())),
+                *([indexing] if indexing else []),
+            )
             latest = area.latest(KIND, origin)
             work = stack.enter_context(
                 area.unfinished(KIND, key_of(origin, corpus.uri, properties["shard_characters"]))

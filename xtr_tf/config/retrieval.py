@@ -41,7 +41,8 @@ class EncodingConfig:
     Attributes:
         passage_length: Tokens per passage, end-of-sequence included; 0 for the `document_length` of the
             model's tokenizer.
-        overlap: Tokens that neighbouring passages of a long document share; None for an eighth of a passage.
+        overlap: Tokens that neighbouring passages of a long document share, so that tokens near an edge have
+            context; None for an eighth of a passage. One vector of each shared token is kept.
         dtype: Type of the stored vectors, `float16` or `bfloat16`.
         keep_text: Whether to keep texts next to the vectors, to show them with results.
         batch_tokens: Tokens to encode at once, padding included.
@@ -107,7 +108,36 @@ class EncodingConfig:
         settings = dataclasses.asdict(self)
         del settings["keep_text"], settings["batch_tokens"], settings["fields"]
         settings["skip_pieces"] = sorted(set(self.skip_pieces))
+        # Folders without this have two vectors of each token in an overlap.
+        settings["shared_tokens"] = "once"
         return settings
+
+    @classmethod
+    def from_vector_settings(
+        cls, settings: Mapping[str, Any], keep_text: bool, fields: Mapping[str, str]
+    ) -> EncodingConfig:
+        """Returns the configuration that encodes more documents as an earlier one did.
+
+        Args:
+            settings: What `vector_settings` returned.
+            keep_text: Whether to keep texts next to the vectors.
+            fields: Names and types of additional document fields.
+
+        Returns:
+            The configuration.
+
+        Raises:
+            InputError: The vectors come from a version that encoded long documents in another way.
+        """
+        known = dict(settings)
+        require(
+            known.pop("shared_tokens", "twice") == "once",
+            "These vectors come from an earlier version, which kept two vectors of each token in an overlap; "
+            "encode the corpus again.",
+            dict(settings),
+        )
+        known["skip_pieces"] = tuple(known.get("skip_pieces", ()))
+        return cls(**known, keep_text=keep_text, fields=fields)
 
 
 @dataclasses.dataclass(frozen=True)

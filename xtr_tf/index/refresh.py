@@ -205,8 +205,5 @@ def encode_changes(
 
 def _config_of(base: TokenVectors) -> EncodingConfig:
     """Returns the configuration that encodes new documents with the settings of the base."""
-    settings = dict(base.manifest.settings)
-    settings["skip_pieces"] = tuple(settings.get("skip_pieces", ()))
-    return EncodingConfig(
-        **settings, keep_text=next(base.documents()).text is not None, fields=base.manifest.fields
-    )
+    keep_text = next(base.documents()).text is not None
+    return EncodingConfig.from_vector_settings(base.manifest.settings, keep_text, base.manifest.fields)

@@ -109,9 +109,10 @@ class DocumentEncoder:
     def _join(
         self, passages: Sequence[Passage], encoded: Iterable[tuple[np.ndarray, np.ndarray]]
     ) -> EncodedDocument:
-        """Joins the passages of one document, without the pruned tokens."""
+        """Joins the passages of one document, with each token once and without the pruned ones."""
         vectors, masks = zip(*encoded, strict=True)
-        kept = np.concatenate(masks)
+        own = np.concatenate([passage.kept for passage in passages])
+        kept = own & np.concatenate(masks)
         if self.config.max_tokens:
             kept &= np.cumsum(kept) <= self.config.max_tokens
         owners = np.repeat(np.arange(len(passages)), [len(mask) for mask in masks])
@@ -121,7 +122,7 @@ class DocumentEncoder:
             spans=np.concatenate([passage.spans for passage in passages])[kept],
             positions=np.concatenate([passage.positions for passage in passages])[kept],
             passage_tokens=np.bincount(owners[kept], minlength=len(passages)).astype(np.int32),
-            pruned=int(np.count_nonzero(~kept)),
+            pruned=int(np.count_nonzero(own & ~kept)),
         )
 
 
@@ -166,5 +167,6 @@ class TokenCounter:
         """
         counts = np.zeros(len(texts), np.int64)
         for passage in self._splitter.split(texts):
-            counts[passage.document] += np.count_nonzero(self._pruning.keep(passage.ids, None))
+            kept = passage.kept & self._pruning.keep(passage.ids, None)
+            counts[passage.document] += np.count_nonzero(kept)
         return np.minimum(counts, self.config.max_tokens) if self.config.max_tokens else counts

@@ -1,7 +1,7 @@
 """The steps around the encoder: documents to passages, passages to batches, and which tokens are kept.
 
-Long documents are split into overlapping windows. Every token has its characters and its position in the
-document. Knows nothing about vectors except their norms.
+Long documents are split into overlapping windows, and of each shared token one is kept. Every token has its
+characters and its position in the document. Knows nothing about vectors except their norms.
 """
 
 from __future__ import annotations
@@ -32,12 +32,15 @@ class Passage:
             end-of-sequence token is empty, at the end of the last token.
         positions: `[tokens]` int32, positions in the document. That of the end-of-sequence token is one after
             the last token.
+        kept: `[tokens]` bool. A token that two windows share is kept in the one where it has more context, so
+            each half of an overlap belongs to the window whose edge is further away.
     """
 
     document: int
     ids: np.ndarray
     spans: np.ndarray
     positions: np.ndarray
+    kept: np.ndarray
 
 
 class PassageSplitter:
@@ -51,6 +54,7 @@ class PassageSplitter:
 
     def __init__(self, tokenizer: Tokenizer, length: int, overlap: int) -> None:
         self._window = length - 1
+        self._overlap = overlap
         self._stride = self._window - overlap
         self._tokenizer = tokenizer
 
@@ -80,11 +84,17 @@ class PassageSplitter:
         for start in range(0, max(len(ids) - self._window, 0) + self._stride, self._stride):
             limit = min(start + self._window, len(ids))
             end = spans[limit - 1, 1] if limit else 0
+            kept = np.ones(limit - start + 1, bool)
+            if start:
+                kept[: self._overlap // 2] = False
+            if limit < len(ids):
+                kept[self._stride + self._overlap // 2 : -1] = False
             yield Passage(
                 document,
                 ids=np.append(ids[start:limit], self._tokenizer.eos_id).astype(np.int32),
                 spans=np.append(spans[start:limit], [[end, end]], axis=0).astype(np.int32),
                 positions=np.arange(start, limit + 1, dtype=np.int32),
+                kept=kept,
             )
 
 
