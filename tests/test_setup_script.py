@@ -117,7 +117,7 @@ def test_an_environment_that_was_copied_is_made_again(checkout: Path, repository
     (checkout / ".venv" / "bin" / "activate").write_text("VIRTUAL_ENV='/elsewhere/.venv'\n")
     ended = set_up(checkout)
     assert ended.returncode == 1  # the false uv
-    assert "setup: .venv was copied from another place; making it again" in ended.stderr
+    assert "setup: .venv was copied from another checkout; creating it again" in ended.stderr
     assert not (checkout / ".venv" / "bin" / "activate").exists()
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes .venv: Python 3.10 with exactly the packages of a lock file, and this checkout installed in it.
+# Creates .venv: Python 3.10, exactly the packages in requirements.lock, and this checkout in editable mode.
 #
-#   tools/setup.sh            installs requirements.lock
-#   tools/setup.sh --uv       prints the path of uv, installing it privately where there is none
+#   tools/setup.sh            creates or updates .venv
+#   tools/setup.sh --uv       prints the path of uv; installs it into .uv if the machine has none
 #
-# Does nothing when .venv already matches the lock, so every make target may call it.
-# Must not know what the packages are for, nor where packages come from.
+# Does nothing if .venv is up to date, so every make target can call it.
+# Must not know what the packages are for, nor which index they come from.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -16,7 +16,7 @@ UV_VERSION=0.13.7
 NEEDED_MB=5000
 export UV_NO_PROGRESS=${UV_NO_PROGRESS-${CI:+1}}
 [ -n "$UV_NO_PROGRESS" ] || unset UV_NO_PROGRESS
-# Where Python may not write bytecode, every process would compile TensorFlow again: 10 s instead of 4.
+# If Python cannot write bytecode later, every process compiles TensorFlow again: 10 s instead of 4.
 export UV_COMPILE_BYTECODE=1
 
 fail() {
@@ -24,8 +24,7 @@ fail() {
   exit 1
 }
 
-# Runs the machine's python3 outside the checkout: .python-version would send pyenv to 3.10,
-# which need not be installed.
+# Runs outside the checkout, because .python-version makes pyenv look for 3.10, which may not be installed.
 host_python() { (cd / && python3 "$@"); }
 
 find_uv() {
@@ -40,7 +39,7 @@ find_uv() {
     echo "setup: installing uv $UV_VERSION into .uv" >&2
     rm -rf "$ROOT/.uv" "$ROOT/.uv.tmp"
     host_python -m venv "$ROOT/.uv.tmp" >/dev/null ||
-      fail "python3 cannot make a virtual environment; install its venv module (on Debian: python3-venv) and run make again."
+      fail "python3 cannot create a virtual environment; install its venv module (on Debian: python3-venv) and run make again."
     "$ROOT/.uv.tmp/bin/python" -m pip install --quiet --disable-pip-version-check "uv==$UV_VERSION" 2>"$ROOT/.uv.tmp/pip.log" ||
       fail "uv $UV_VERSION could not be installed with pip ($(tail -n 1 "$ROOT/.uv.tmp/pip.log")); check the network or pip's index configuration and run make again."
     mkdir -p "$ROOT/.uv/bin"
@@ -54,15 +53,15 @@ if [ "${1-}" = --uv ]; then
   find_uv
   exit
 fi
-[ $# -eq 0 ] || fail "unknown option, the only one is --uv. Received: $*"
+[ $# -eq 0 ] || fail "unknown option; the only one is --uv. Received: $*"
 [ -f "$LOCK" ] || fail "$LOCK is missing; restore it with git checkout $LOCK."
 
-# The path is part of it: scripts and the editable install in a copied .venv point at the checkout it was copied from.
+# Includes the path: the scripts and the editable install in a copied .venv still point to the original checkout.
 want=$({ cat "$LOCK" pyproject.toml .python-version tools/setup.sh; echo "$ROOT"; } | sha256sum | cut -d' ' -f1)
 is_current() { [ -x "$VENV/bin/python" ] && [ "$(cat "$VENV/.lock-hash" 2>/dev/null)" = "$want" ]; }
 is_current && exit 0
 
-# Two makes at once would write the same environment: the second waits, then finds it done.
+# If two makes run at once, the second waits and then finds the environment ready.
 if command -v flock >/dev/null 2>&1; then
   exec 9>.setup.lock
   flock 9
@@ -80,7 +79,7 @@ fi
 
 uv=$(find_uv)
 if [ -f "$VENV/bin/activate" ] && [[ $(<"$VENV/bin/activate") != *"$ROOT/$VENV"* ]]; then
-  echo "setup: $VENV was copied from another place; making it again" >&2
+  echo "setup: $VENV was copied from another checkout; creating it again" >&2
   rm -rf "$VENV"
 fi
 if [ ! -x "$VENV/bin/python" ] || ! "$VENV/bin/python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 10))' 2>/dev/null; then
@@ -91,8 +90,8 @@ fi
 rm -f "$VENV/.lock-hash"
 echo "setup: installing the packages of $LOCK into $VENV" >&2
 VIRTUAL_ENV=$ROOT/$VENV "$uv" pip sync --quiet --require-hashes "$LOCK" ||
-  fail "the packages of $LOCK could not be installed (uv's reason stands above); check the network and the free space, then run make again."
+  fail "the packages of $LOCK could not be installed (see uv's message above); check the network and the free space, then run make again."
 VIRTUAL_ENV=$ROOT/$VENV "$uv" pip install --quiet --no-deps --no-build-isolation --editable . ||
-  fail "this checkout could not be installed into $VENV (uv's reason stands above)."
+  fail "this checkout could not be installed into $VENV (see uv's message above)."
 echo "$want" >"$VENV/.lock-hash"
 echo "setup: done" >&2

@@ -1,4 +1,4 @@
-"""Artifacts as TFX's own executors write them, made without a run."""
+"""Writes artifacts in the format of TFX's executors, without running a pipeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Helpers importable by name, as TFX imports executors, and one real run of the pipeline for all tests."""
+"""Makes helpers importable by name, as TFX imports executors, and runs the pipeline once for all tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 @pytest.fixture(scope="session")
 def pipeline_config(repository: Path, tiny_corpus: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A pipeline on a small part of the example corpus, with every optional part, blessing what comes."""
+    """A pipeline on a small part of the example corpus, with every optional part; blesses any model."""
     from small_atlas import add_fields, copy_vocabulary, small_config, write_small_atlas
 
     folder = tmp_path_factory.mktemp("pipeline")
@@ -35,7 +35,7 @@ def pipeline_config(repository: Path, tiny_corpus: Any, tmp_path_factory: pytest
 
 @pytest.fixture(scope="session")
 def pipeline_outcome(pipeline_config: Any) -> Any:
-    """What the full DAG came to; no test may change its root or its serving folder."""
+    """The outcome of the full DAG; no test may change its root or its serving folder."""
     from tfx_pipeline.runners.local import run_pipeline
 
     return run_pipeline(pipeline_config)

@@ -1,4 +1,4 @@
-"""A small part of the example corpus, in every language, as spans of BEIR folders, and a pipeline on it."""
+"""A small part of the example corpus in all languages, as BEIR folders by span, and a pipeline for it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def write_small_atlas(atlas: Path, data: Path) -> Path:
     return data
 
 
-#: Fields that `add_fields` gives the documents, and how a schema says it.
+#: Fields that `add_fields` adds to the documents, and their schema.
 FIELDS = {"number": "int", "tags": "keywords"}
 _SCHEMA = """
 feature { name: "number" type: INT value_count { min: 1 max: 1 } presence { min_fraction: 1.0 } }
@@ -49,7 +49,7 @@ feature { name: "tags" type: BYTES }
 
 
 def add_fields(data: Path, schema: Path) -> dict[str, Any]:
-    """Gives every document its number and tags; returns the changes of a configuration that declare them."""
+    """Adds a number and tags to every document; returns the configuration changes that declare them."""
     rows = read_corpus(data)
     for number, row in enumerate(rows):
         row |= {"number": number, "tags": ["even" if number % 2 == 0 else "odd"], "undeclared": "x"}
@@ -65,7 +65,7 @@ def read_corpus(data: Path, span: int = 1) -> list[dict[str, Any]]:
 
 
 def write_corpus(data: Path, span: int, rows: list[dict[str, Any]]) -> None:
-    """Writes a span that only the corpus has."""
+    """Writes a span that contains only a corpus."""
     (data / f"span-{span}").mkdir(exist_ok=True)
     write_jsonl(data / f"span-{span}" / "corpus.jsonl", rows)
 
@@ -75,7 +75,7 @@ def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def small_config(data: Path, root: Path, vocabulary: Path, **changes: Any) -> PipelineConfig:
-    """A pipeline that trains next to nothing and blesses whatever comes of it."""
+    """A pipeline that hardly trains and blesses any model."""
     settings: dict[str, Any] = {
         "name": "small",
         "root": str(root),

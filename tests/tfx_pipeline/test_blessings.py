@@ -112,7 +112,7 @@ def sabotaged(good: Judged, judge: Any, tiny_corpus: Any, tmp_path_factory: pyte
 
 
 def exchange_documents(directory: Path, first: bytes) -> None:
-    """Gives every document of a model the name of another one, so that all answers are wrong."""
+    """Gives every document in a model the id of another one, so that all answers are wrong."""
     import tensorflow as tf
 
     reader = tf.train.load_checkpoint(str(directory / "variables" / "variables"))
@@ -157,7 +157,7 @@ def reasons(blessing: Any) -> str:
     return told
 
 
-def test_a_good_model_is_blessed_with_its_figures(good: Judged) -> None:
+def test_a_good_model_is_blessed_and_its_metrics_recorded(good: Judged) -> None:
     assert good.blessing.get_int_custom_property("blessed") == 1
     assert good.blessing.get_int_custom_property("current_model_id") == good.model.id
     assert Path(good.blessing.uri, "BLESSED").is_file()
@@ -179,8 +179,8 @@ def test_a_good_model_is_blessed_with_its_figures(good: Judged) -> None:
     assert good.evaluation.get_string_custom_property("code").startswith(__version__)
 
 
-def test_a_blessing_in_vertex_names_its_model(good: Judged, data: dict[str, Any], tmp_path: Path) -> None:
-    """As Vertex names it: by this name later runs look for the latest blessed model."""
+def test_a_blessing_on_vertex_names_its_model(good: Judged, data: dict[str, Any], tmp_path: Path) -> None:
+    """Vertex's name for it, by which later runs find the latest blessed model."""
     outputs = {
         "evaluation": [new_artifact(standard_artifacts.ModelEvaluation, tmp_path / "evaluation")],
         "blessing": [new_artifact(standard_artifacts.ModelBlessing, tmp_path / "blessing")],
@@ -211,10 +211,10 @@ def test_a_worse_model_is_not_blessed_and_the_reasons_name_the_languages(
     assert report["baseline"]["name"] == "latest blessed model"
 
 
-def test_a_corpus_that_grew_is_compared_on_the_documents_both_have(
+def test_models_are_compared_on_the_documents_that_both_have(
     good: Judged, judge: Any, tiny_corpus: Any, tmp_path: Path
 ) -> None:
-    """The model before had half of the documents, so that each of its figures is better or equal."""
+    """The earlier model had half of the documents, so each of its figures is better or equal."""
     known = [record.id for record in tiny_corpus.documents]
     before = copy_of(good.model, tmp_path / "before")
     write_document_ids(Path(before.uri), known[::2])
@@ -226,7 +226,7 @@ def test_a_corpus_that_grew_is_compared_on_the_documents_both_have(
     assert all(row["value"] == 0 for row in comparison["languages"])
 
 
-def test_a_language_whose_documents_are_gone_is_no_blessing(
+def test_a_model_is_not_blessed_if_a_language_lost_its_documents(
     good: Judged, judge: Any, data: dict[str, Any], tmp_path: Path
 ) -> None:
     rest = [own for own in read_all(data["corpus"][0]) if example_gen.parse_document(own).language != "sw"]
@@ -238,7 +238,9 @@ def test_a_language_whose_documents_are_gone_is_no_blessing(
     assert "No query in sw has a document left in the corpus." in told
 
 
-def test_what_cannot_be_served_is_not_blessed(good: Judged, judge: Any, served: Any, refused: Any) -> None:
+def test_a_model_that_cannot_be_served_is_not_blessed(
+    good: Judged, judge: Any, served: Any, refused: Any
+) -> None:
     few = {"max_queries": 4, "bm25": False}
     judged = judge(good.model, infra=refused, **few)
     assert judged.blessing.get_int_custom_property("blessed") == 0
@@ -246,7 +248,7 @@ def test_what_cannot_be_served_is_not_blessed(good: Judged, judge: Any, served: 
     assert judge(good.model, infra=served, **few).blessing.get_int_custom_property("blessed") == 1
 
 
-def test_only_what_both_bless_is_pushed(
+def test_only_a_model_with_both_blessings_is_pushed(
     good: Judged, sabotaged: Judged, served: Any, refused: Any, tmp_path: Path
 ) -> None:
     serving = tmp_path / "serving"
@@ -290,7 +292,7 @@ def test_the_resolver_finds_the_latest_blessed_model(good: Judged, sabotaged: Ju
     assert found["model"] == [good.model]
 
 
-def test_a_served_model_is_blessed(served: Any) -> None:
+def test_a_model_that_serves_correctly_is_blessed(served: Any) -> None:
     assert served.get_int_custom_property("blessed") == 1
     assert Path(served.uri, "INFRA_BLESSED").is_file()
     trial = json.loads(Path(served.uri, "trial.json").read_text())
@@ -314,7 +316,7 @@ def test_a_slow_model_is_refused(good: Judged, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_model_that_gives_other_answers_is_refused(good: Judged, tmp_path: Path) -> None:
+def test_a_model_with_wrong_answers_is_refused(good: Judged, tmp_path: Path) -> None:
     model = copy_of(good.model, tmp_path / "model")
     change_answer(Path(model.uri, "Format-Serving"), "serving_default", "scores", 0.5)
     blessing = validate(model, tmp_path / "blessing")
@@ -324,7 +326,7 @@ def test_a_model_that_gives_other_answers_is_refused(good: Judged, tmp_path: Pat
 
 @pytest.mark.slow
 def test_answers_are_compared_over_the_wire(good: Judged, tmp_path: Path) -> None:
-    """What the gate in a fresh process would have caught is caught by the server's answers, too."""
+    """The server's answers also reveal what the gate would catch in a fresh process."""
     directory = Path(copy_of(good.model, tmp_path / "model").uri, "Format-Serving")
     change_answer(directory, "search", "document_ids", "elsewhere")
     with pytest.MonkeyPatch.context() as patch:
@@ -343,7 +345,9 @@ def change_answer(directory: Path, signature: str, output: str, value: Any) -> N
     (directory / CHECKSUMS_FILE).unlink()
 
 
-def test_no_development_queries(good: Judged, data: dict[str, Any], tmp_path: Path) -> None:
+def test_missing_development_queries_are_an_input_error(
+    good: Judged, data: dict[str, Any], tmp_path: Path
+) -> None:
     empty = write_examples(tmp_path / "examples", {"train": [], "eval": []})
     outputs = {
         "evaluation": [new_artifact(standard_artifacts.ModelEvaluation, tmp_path / "evaluation")],

@@ -1,4 +1,4 @@
-"""A collection goes through the end of the DAG as a model does: validated, judged, published, taken back."""
+"""A collection is validated, evaluated, pushed and rolled back by the DAG like a single model."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def listed(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-def test_the_card_of_a_collection_adds_up(model: Any, collection_base: Path) -> None:
+def test_the_card_of_a_collection_sums_its_partitions(model: Any, collection_base: Path) -> None:
     card = read_card(Path(model.uri, "Format-Serving"))
     collection = read_collection(collection_base / "collection.json")
     assert card.corpus["documents"] == collection.documents
@@ -116,10 +116,10 @@ def test_the_file_that_names_a_collection_is_written_last(
 
 
 @pytest.mark.parametrize("remote", [False, True])
-def test_a_push_that_fails_leaves_the_last_collection(
+def test_a_failed_push_keeps_the_last_collection(
     model: Any, tmp_path: Path, copying: list[Any], remote: bool
 ) -> None:
-    """A disk that is full in the middle of the second partition."""
+    """The disk runs full in the middle of the second partition."""
     base = "ram://full/serving" if remote else str(tmp_path / "serving")
 
     def listed() -> list[str]:
@@ -139,14 +139,14 @@ def test_a_push_that_fails_leaves_the_last_collection(
     assert listed() == before
 
 
-def test_a_collection_without_one_of_its_partitions_is_not_pushed(model: Any, tmp_path: Path) -> None:
+def test_a_collection_that_lacks_a_partition_is_not_pushed(model: Any, tmp_path: Path) -> None:
     shutil.rmtree(Path(model.uri, "Format-Serving", "partition-1"))
     with pytest.raises(InputError, match="A partition of the collection has no model; nothing was pushed"):
         push(model, tmp_path)
     assert listed(tmp_path / "serving") == []
 
 
-def test_a_version_that_is_taken_back_gives_way_to_the_one_before(model: Any, tmp_path: Path) -> None:
+def test_a_rollback_returns_to_the_previous_version(model: Any, tmp_path: Path) -> None:
     card = Path(model.uri, "Format-Serving", "model_card.json")
     first, second, third = (_push_another(model, card, number, tmp_path) for number in range(3))
     assert first < second < third
@@ -224,7 +224,7 @@ def remote(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
     return here
 
 
-def test_a_collection_is_evaluated_as_a_model_is(
+def test_a_collection_is_evaluated_like_a_model(
     model: Any, tiny_corpus: Any, tmp_path: Path, remote: list[set[str]]
 ) -> None:
     documents = [
@@ -261,7 +261,7 @@ def test_there_are_never_more_partitions_than_documents(directories: Path, tiny_
         assert _partitions(directories / "exact", most) == count
 
 
-def test_how_much_a_model_holds_does_not_change_the_index() -> None:
+def test_the_partition_size_does_not_change_the_index() -> None:
     config = PipelineConfig()
     assert config.index.tokens_per_partition == 150_000_000
     assert not hasattr(config.index.of_index, "tokens_per_partition")

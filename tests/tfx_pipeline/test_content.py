@@ -1,4 +1,4 @@
-"""What was edited in place has another hash, here and on other file systems."""
+"""A file that is edited in place gets another hash, on local and remote file systems."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfx_pipeline.content import content_hash
 
 
 @pytest.mark.parametrize("remote", [False, True])
-def test_an_edit_in_place_is_seen(tmp_path: Path, remote: bool) -> None:
+def test_an_edit_in_place_changes_the_hash(tmp_path: Path, remote: bool) -> None:
     # TensorFlow's file system in memory stands for one in a cloud.
     path = f"ram://{tmp_path.name}-content/schema.pbtxt" if remote else str(tmp_path / "schema.pbtxt")
     hashes = [content_hash(path)]
@@ -23,6 +23,6 @@ def test_an_edit_in_place_is_seen(tmp_path: Path, remote: bool) -> None:
     assert len(set(hashes)) == 3
 
 
-def test_google_is_not_asked_without_an_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_google_is_not_called_without_an_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "absent.json"))
     assert content_hash("gs://my-bucket/schema.pbtxt") == ""

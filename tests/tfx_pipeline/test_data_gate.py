@@ -1,4 +1,4 @@
-"""The data gate on the embedded corpus, and on data with every defect it must find."""
+"""The data gate on the example corpus and on data with every defect that it must find."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def passed(good: Artifacts, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run_gate(good, tmp_path_factory.mktemp("gate"))
 
 
-def test_good_data_pass_and_leave_their_statistics(passed: Any) -> None:
+def test_good_data_passes_and_its_statistics_are_kept(passed: Any) -> None:
     names = {path.name for path in Path(passed.uri).iterdir()}
     assert {"training-train.pb", "training-eval.pb", "corpus-corpus.pb"} <= names
     languages = json.loads(passed.get_string_custom_property("languages"))
@@ -108,11 +108,11 @@ def test_good_data_pass_and_leave_their_statistics(passed: Any) -> None:
     assert sum(languages["corpus/corpus"].values()) == 300
 
 
-def test_the_same_data_have_not_drifted(good: Artifacts, passed: Any, tmp_path: Path) -> None:
+def test_identical_data_has_no_drift(good: Artifacts, passed: Any, tmp_path: Path) -> None:
     run_gate(good | {"previous": [passed]}, tmp_path, training_drift=0.001, corpus_drift=0.001)
 
 
-def test_the_gate_in_a_container_of_vertex(good: Artifacts, passed: Any, tmp_path: Path) -> None:
+def test_the_gate_runs_in_a_vertex_container(good: Artifacts, passed: Any, tmp_path: Path) -> None:
     gate = new_artifact(DataGateArtifact, tmp_path / "gate")
     inputs = good | {"previous": [passed]}
     recorded = run_in_container(DataGateExecutor, inputs, {"gate": [gate]}, {"thresholds": "{}"}, tmp_path)
@@ -169,16 +169,16 @@ def test_every_defect_is_named_and_the_run_stops(
     assert not (tmp_path / "training-train.pb").exists()
 
 
-def test_thresholds_decide_about_drift(bad: Artifacts, passed: Any, tmp_path: Path, caplog: Any) -> None:
+def test_drift_is_judged_by_the_thresholds(bad: Artifacts, passed: Any, tmp_path: Path, caplog: Any) -> None:
     with caplog.at_level(logging.ERROR), pytest.raises(InputError):
         run_gate(bad | {"previous": [passed]}, tmp_path, training_drift=0.9)
     assert not [record for record in caplog.records if "drifted" in record.getMessage()]
 
 
-def test_a_refresh_looks_at_what_it_uses(
+def test_a_refresh_checks_only_the_data_it_uses(
     bad: Artifacts, passed: Any, records: Records, tmp_path: Path
 ) -> None:
-    """Training data do not matter to it, but what they were stays known to the next full run."""
+    """It ignores training data, but keeps their last statistics for the next full run."""
     from tfx.types import artifact_utils
 
     good_eval = write_examples(tmp_path / "examples", {"train": [], "eval": records.eval})
@@ -192,7 +192,7 @@ def test_a_refresh_looks_at_what_it_uses(
     assert json.loads(gate.get_string_custom_property("missing_positives")) == {}
 
 
-def test_deleted_documents_are_reported_and_tolerated_up_to_a_share(
+def test_deleted_documents_are_reported_and_tolerated_up_to_a_limit(
     good: Artifacts, records: Records, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     judged = {parse_example(record, "und").positives[0].id for record in records.eval}
@@ -225,8 +225,8 @@ def test_unknown_thresholds_are_refused() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_on_bad_data_ends_at_the_gate(repository: Path, tiny_corpus: Any, tmp_path: Path) -> None:
-    """From a line of a file that is no judgement to the sentence that a user reads."""
+def test_a_run_on_bad_data_stops_at_the_gate(repository: Path, tiny_corpus: Any, tmp_path: Path) -> None:
+    """From a bad line in a file to the sentence that the user reads."""
     from small_atlas import copy_vocabulary, small_config, write_small_atlas
 
     from tfx_pipeline.runners.local import run_pipeline

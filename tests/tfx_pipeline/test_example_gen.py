@@ -1,4 +1,4 @@
-"""ExampleGen's readers on the embedded corpus, on broken records, and through a real Beam pipeline."""
+"""ExampleGen's readers on the example corpus, on bad records, and in a real Beam pipeline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def values(record: bytes, name: str) -> list[str]:
     return [value.decode() for value in feature.bytes_list.value]
 
 
-def test_a_beir_split_is_joined(repository: Path) -> None:
+def test_a_beir_split_is_joined_into_examples(repository: Path) -> None:
     records = list(example_gen.read_training_file("atlas/qrels/train.tsv", str(repository / "examples")))
     assert len(records) == 540
     first = parse_example(records[0], "und")
@@ -37,7 +37,7 @@ def test_documents_survive_the_round_trip(repository: Path) -> None:
     assert (document.text, document.language) == (first["text"], first["language"])
 
 
-def test_a_bad_record_becomes_a_defect_with_its_place(tmp_path: Path) -> None:
+def test_a_bad_record_becomes_a_defect_with_file_and_line(tmp_path: Path) -> None:
     lines = [
         {"id": "1", "query": "", "positives": [{"id": "x", "text": "t"}]},
         {"id": "2", "query": "q", "positives": []},
@@ -58,7 +58,7 @@ def test_a_document_without_text_becomes_a_defect(tmp_path: Path) -> None:
     assert values(bad, "defect")[0].startswith("c.jsonl:2: ")
 
 
-def test_every_file_of_a_pattern_is_read_by_beam(tmp_path: Path) -> None:
+def test_beam_reads_every_file_that_matches_a_pattern(tmp_path: Path) -> None:
     for name in "ab":
         line = {"id": name, "query": "q", "positives": [{"id": "x", "text": "t"}]}
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(line) + "\n")

@@ -1,4 +1,4 @@
-"""A pipeline for a user's own data: schemas from the data, checks before anything runs."""
+"""`pipeline init` on a user's own data: it infers the schemas, and checks run before any component."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def started(own_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_init_writes_what_a_run_needs(started: Path, own_data: Path) -> None:
+def test_init_writes_everything_a_run_needs(started: Path, own_data: Path) -> None:
     config = load_pipeline_config(started / "pipeline.yaml")
     check(config)
     for kind in ("training", "corpus"):
@@ -69,8 +69,8 @@ def test_init_writes_what_a_run_needs(started: Path, own_data: Path) -> None:
     assert {json.loads(line)["language"] for line in lines["eval"]} == set(LANGUAGES)
 
 
-def test_what_documents_may_lack_is_not_required(started: Path, own_data: Path) -> None:
-    """All of these have a title; the next ones may not."""
+def test_init_requires_only_id_text_and_language(started: Path, own_data: Path) -> None:
+    """All of these documents have a title; later ones may not."""
     assert all("title" in json.loads(line) for line in (own_data / "documents.jsonl").open())
     schema = read_schema(load_pipeline_config(started / "pipeline.yaml"), "corpus")
     assert {feature.name for feature in schema.feature if feature.HasField("presence")} == {
@@ -80,7 +80,7 @@ def test_what_documents_may_lack_is_not_required(started: Path, own_data: Path) 
     }
 
 
-def test_an_existing_configuration_stays(started: Path, own_data: Path) -> None:
+def test_init_keeps_an_existing_configuration(started: Path, own_data: Path) -> None:
     words = ["pipeline", "init", str(started), "--corpus", str(own_data / "documents.jsonl")]
     result = CliRunner().invoke(app, [*words, "--training", str(own_data / "pairs.jsonl")])
     assert isinstance(result.exception, InputError)
@@ -99,7 +99,7 @@ def test_unknown_languages_are_named_before_anything_runs(started: Path) -> None
     assert told.endswith("Received: it (25%), ko (25%), tr (25%), vi (25%).")
 
 
-def test_a_schema_that_is_none(started: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_schema_is_refused(started: Path, tmp_path: Path) -> None:
     (tmp_path / "schema.pbtxt").write_text("feature { nome: 'id' }")
     config = load_pipeline_config(started / "pipeline.yaml", [f"corpus.schema={tmp_path}"])
     with pytest.raises(InputError, match=r"`corpus.schema`: .*schema.pbtxt is not a schema; fix it"):
@@ -121,7 +121,7 @@ def test_checking_imports_neither_tfx_nor_tensorflow(started: Path, fresh_python
 
 
 def test_every_key_is_documented() -> None:
-    """The reference is generated from the docstrings of a class and of those it inherits from."""
+    """The reference is generated from the docstrings of a class and its base classes."""
     import dataclasses
 
     from tfx_pipeline import config, vertex_config

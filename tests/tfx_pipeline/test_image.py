@@ -1,4 +1,4 @@
-"""The pipeline's image is made of files that exist, and of the versions that the lock names."""
+"""The pipeline's Dockerfile copies files that exist and installs the locked versions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def dockerfile(repository: Path) -> str:
     return (repository / "tfx_pipeline" / "Dockerfile").read_text()
 
 
-def test_what_is_copied_exists_and_is_sent(repository: Path, dockerfile: str) -> None:
+def test_copied_files_exist_and_are_in_the_build_context(repository: Path, dockerfile: str) -> None:
     sent = (repository / "tfx_pipeline" / "Dockerfile.dockerignore").read_text().splitlines()
     copied = [
         name
@@ -28,7 +28,7 @@ def test_what_is_copied_exists_and_is_sent(repository: Path, dockerfile: str) ->
         assert f"!{name}" in sent
 
 
-def test_versions_are_the_locked_ones(repository: Path, dockerfile: str) -> None:
+def test_versions_match_the_lock(repository: Path, dockerfile: str) -> None:
     lock = (repository / "requirements.lock").read_text()
     python = (repository / ".python-version").read_text().strip()
     beam = re.search(r"^apache-beam(?:\[.*\])?==([\d.]+)", lock, re.MULTILINE)
@@ -40,7 +40,7 @@ def test_versions_are_the_locked_ones(repository: Path, dockerfile: str) -> None
     assert re.search(rf"tensorflow-tpu=={tensorflow[1]} --hash=sha256:[0-9a-f]{{64}}", dockerfile)
 
 
-def test_the_image_tells_its_revision(dockerfile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_image_knows_its_revision(dockerfile: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"ENV {REVISION_VARIABLE}=${{REVISION}}" in dockerfile
     monkeypatch.setenv(REVISION_VARIABLE, "1a2b3c4")
     assert code_version().endswith(" (commit 1a2b3c4)")

@@ -1,4 +1,4 @@
-"""Runs and lineage read back from the store that a real run wrote."""
+"""Runs and lineage, read from the metadata store of a real run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_runs_with_their_states(root: Path) -> None:
+def test_runs_are_listed_with_their_states(root: Path) -> None:
     runs = Lineage(root / "metadata.sqlite").runs()
     assert [run.state for run in runs] == ["complete", "complete", "failed"]
     assert [component.component for component in runs[0].components] == ["Produce", "Shout"]
@@ -30,7 +30,7 @@ def test_runs_with_their_states(root: Path) -> None:
     assert [component.state for component in runs[2].components] == ["COMPLETE", "FAILED"]
 
 
-def test_upstream_of_an_artifact(root: Path) -> None:
+def test_everything_upstream_of_an_artifact_is_found(root: Path) -> None:
     lineage = Lineage(root / "metadata.sqlite")
     said, shouted = lineage.artifacts("String")[:2]
     assert (said.producer, shouted.producer) == ("Produce", "Shout")
@@ -39,7 +39,7 @@ def test_upstream_of_an_artifact(root: Path) -> None:
     assert lineage.upstream(said) == []
 
 
-def test_unknown_places(root: Path, tmp_path: Path) -> None:
+def test_unknown_locations_are_input_errors(root: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No run recorded an artifact there"):
         Lineage(root / "metadata.sqlite").find("elsewhere/7")
     with pytest.raises(InputError, match="There is no metadata store"):

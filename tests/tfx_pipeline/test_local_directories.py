@@ -1,4 +1,4 @@
-"""Remote artifacts as local directories, on TensorFlow's file system in memory."""
+"""Remote artifacts as local directories, on TensorFlow's in-memory file system."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfx_pipeline.storage import local_input, local_output
 
 
-def test_a_local_artifact_is_used_where_it_is(tmp_path: Path) -> None:
+def test_a_local_artifact_is_used_in_place(tmp_path: Path) -> None:
     with local_output(str(tmp_path / "new")) as folder:
         assert folder == tmp_path / "new"
         (folder / "file").write_text("text")
@@ -34,7 +34,7 @@ def test_a_remote_artifact_is_copied_there_and_back() -> None:
     assert not folder.exists()
 
 
-def test_an_output_that_failed_is_not_sent() -> None:
+def test_the_output_of_a_failed_component_is_not_uploaded() -> None:
     def fail() -> None:
         with local_output("ram://bucket/failed") as folder:
             (folder / "file").write_text("half")

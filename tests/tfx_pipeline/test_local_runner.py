@@ -29,7 +29,7 @@ def toy_pipeline(root: Path, text: str):
     )
 
 
-def test_run_shows_a_line_a_component_and_keeps_noise_in_the_log(
+def test_a_run_prints_one_line_per_component_and_logs_the_rest(
     tmp_path: Path, capfd: pytest.CaptureFixture
 ) -> None:
     results = run_locally(toy_pipeline(tmp_path, "hello"), tmp_path)
@@ -45,7 +45,9 @@ def test_run_shows_a_line_a_component_and_keeps_noise_in_the_log(
     assert [result.cached for result in again] == [True, True]
 
 
-def test_a_failing_component_is_one_sentence(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
+def test_a_failing_component_is_reported_in_one_sentence(
+    tmp_path: Path, capfd: pytest.CaptureFixture
+) -> None:
     with pytest.raises(
         InputError,
         match=r"The component Shout failed: The text must not be wrong\. Received: wrong \(log: .*\.log\)\.$",
@@ -55,7 +57,7 @@ def test_a_failing_component_is_one_sentence(tmp_path: Path, capfd: pytest.Captu
 
 
 @pytest.mark.parametrize("where", ["stop", "stop training"])
-def test_an_interruption_says_where_it_stands(
+def test_an_interrupted_run_says_where_it_stopped(
     tmp_path: Path, capfd: pytest.CaptureFixture, where: str
 ) -> None:
     with pytest.raises(

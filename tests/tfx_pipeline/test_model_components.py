@@ -1,4 +1,4 @@
-"""CorpusEncoder, IndexBuilder and RetrieverExporter, each on its own: what is reused, updated, refused."""
+"""CorpusEncoder, IndexBuilder and RetrieverExporter on their own: what they reuse, update and refuse."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def counted(vectors: Any) -> tuple[int, int]:
 def test_an_index_that_is_too_large_for_a_model_becomes_a_collection(
     stage: Stage, directories: Path, collection_base: Path, monkeypatch: pytest.MonkeyPatch, traced: bool
 ) -> None:
-    """Unless they are traced again, the partitions are those that all tests share, of the same index."""
+    """Unless `traced`, the partitions are copies of those that all tests share, of the same index."""
 
     def copied(retriever: Any, base: Path, card: ModelCard, version: int) -> None:
         source = collection_base / base.name / "1"
@@ -165,7 +165,7 @@ def test_an_index_that_is_too_large_for_a_model_becomes_a_collection(
     assert not (folder / "saved_model.pb").exists()
 
 
-def test_only_texts_that_changed_are_encoded_again(stage: Stage) -> None:
+def test_only_changed_texts_are_encoded_again(stage: Stage) -> None:
     first = stage.encode(stage.documents)
     assert counted(first) == (20, 0)
     changed = dataclasses.replace(stage.documents[3], text="Something else altogether.")
@@ -193,7 +193,7 @@ def test_a_refresh_keeps_the_order_and_updates_the_index(stage: Stage) -> None:
     assert np.array_equal(TokenIndex.open(index.uri).document_offsets, offsets)
 
 
-def test_an_index_whose_corpus_doubled_is_built_again(stage: Stage) -> None:
+def test_an_index_is_rebuilt_if_its_corpus_doubled(stage: Stage) -> None:
     stage.index(stage.encode(stage.documents[:5]))
     index = stage.index(stage.encode(stage.documents, keep_order=True), update=True)
     assert "times the tokens" in index.get_string_custom_property("full_build_reason")
@@ -242,19 +242,19 @@ def test_a_refresh_without_vectors_encodes_what_changed(stage: Stage) -> None:
 def test_a_named_runner_builds_the_same_index(stage: Stage) -> None:
     vectors = stage.encode(stage.documents)
     assert len(TokenVectors.open(vectors.uri).shards) > 1
-    alone, together = stage.index(vectors), stage.index(vectors, beam_args='["--runner=DirectRunner"]')
-    built, expected = TokenIndex.open(together.uri), TokenIndex.open(alone.uri)
+    local, distributed = stage.index(vectors), stage.index(vectors, beam_args='["--runner=DirectRunner"]')
+    built, expected = TokenIndex.open(distributed.uri), TokenIndex.open(local.uri)
     assert built.manifest.files == expected.manifest.files
 
 
-def test_without_an_earlier_index_a_refresh_builds_one(stage: Stage) -> None:
+def test_a_refresh_without_an_earlier_index_builds_one(stage: Stage) -> None:
     index = stage.index(stage.encode(stage.documents[:5]), update=True)
     assert "no index of this encoder" in index.get_string_custom_property("full_build_reason")
     assert TokenIndex.open(index.uri).num_documents == 5
 
 
 @pytest.mark.slow
-def test_the_exported_model_is_servable_and_holds_its_encoder(stage: Stage) -> None:
+def test_the_exported_model_is_servable_and_contains_its_encoder(stage: Stage) -> None:
     vectors = stage.encode(stage.documents)
     model = stage.export(vectors, stage.index(vectors))
     folder = Path(model.uri)
@@ -267,7 +267,7 @@ def test_the_exported_model_is_servable_and_holds_its_encoder(stage: Stage) -> N
     assert model.get_int_custom_property("documents") == 20
 
 
-def test_vectors_of_another_encoder_are_no_model(stage: Stage, tiny_corpus) -> None:
+def test_vectors_of_another_encoder_are_refused(stage: Stage, tiny_corpus) -> None:
     from xtr_tf.model.encoder import Encoder
 
     vectors = stage.encode(stage.documents[:5])
@@ -279,7 +279,7 @@ def test_vectors_of_another_encoder_are_no_model(stage: Stage, tiny_corpus) -> N
         stage.export(vectors, index)
 
 
-def test_of_a_remote_model_only_the_encoder_is_fetched(stage: Stage) -> None:
+def test_only_the_encoder_of_a_remote_model_is_downloaded(stage: Stage) -> None:
     trained = Path(stage.model.uri, "Format-Serving")
     for uri, place in (("ram://models/exported", "encoder"), ("ram://models/trained", "Format-Serving")):
         copy_folder(str(trained), f"{uri}/{place}")
@@ -290,7 +290,7 @@ def test_of_a_remote_model_only_the_encoder_is_fetched(stage: Stage) -> None:
             load_encoder(folder)
 
 
-def test_a_named_runner_reuses_what_did_not_change(stage: Stage) -> None:
+def test_a_named_runner_reuses_unchanged_vectors(stage: Stage) -> None:
     first = stage.encode(stage.documents)
     changed = dataclasses.replace(stage.documents[3], text="Something else altogether.")
     documents = [*stage.documents[:3], changed, *stage.documents[4:]]

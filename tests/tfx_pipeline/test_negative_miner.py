@@ -1,4 +1,4 @@
-"""NegativeMiner: the mined examples are those of `xtr-tf mine`, by BM25 and by an earlier model."""
+"""NegativeMiner finds the same negatives as `xtr-tf mine`, with BM25 and with an earlier model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def documents(pipeline_config: PipelineConfig) -> list[Document]:
 
 @pytest.fixture(scope="module")
 def examples(documents: list[Document]) -> list[TrainingExample]:
-    """Beginnings of texts, which must find them again; the first has a negative of its own."""
+    """Each query is the beginning of its document; the first already has a negative."""
     asked = [
         TrainingExample(f"q{number}", own.text[:60], (own,), language=own.language)
         for number, own in enumerate(documents)
@@ -68,7 +68,7 @@ def negatives(examples: list[TrainingExample]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("ranker", ["words", "ngrams", "latest"])
-def test_bm25_finds_what_the_command_finds(
+def test_bm25_finds_the_same_negatives_as_the_command(
     ranker: str, examples: list[TrainingExample], documents: list[Document], tmp_path: Path
 ) -> None:
     """Before there is a model, `latest` is BM25 over n-grams."""
@@ -85,7 +85,7 @@ def test_bm25_finds_what_the_command_finds(
     assert parsed(mined, "train")[0].negatives[0].id == documents[1].id
 
 
-def test_queries_that_models_are_judged_by_stay_as_they_are(
+def test_evaluation_queries_are_left_unchanged(
     examples: list[TrainingExample], documents: list[Document], tmp_path: Path
 ) -> None:
     mined = mine(tmp_path, examples, documents, MiningConfig(ranker="words"))
@@ -94,7 +94,7 @@ def test_queries_that_models_are_judged_by_stay_as_they_are(
     ]
 
 
-def test_an_earlier_model_ranks_and_what_is_gone_is_passed_over(
+def test_an_earlier_model_ranks_and_deleted_documents_are_skipped(
     pipeline_outcome: Any, examples: list[TrainingExample], documents: list[Document], tmp_path: Path
 ) -> None:
     from xtr_tf.evaluation.exported_model import ExportedModel
@@ -119,12 +119,12 @@ def test_an_earlier_model_ranks_and_what_is_gone_is_passed_over(
     assert gone not in {own for found in negatives(parsed(mined, "train")) for own in found}
 
 
-def test_negatives_that_nobody_trains_on_are_refused() -> None:
+def test_mining_without_hard_negatives_is_refused() -> None:
     with pytest.raises(InputError, match=r"`run\.data\.hard_negatives` is above 0: set both\. Received: 0\."):
         PipelineConfig(mining=MiningConfig(ranker="words"))
 
 
-def test_the_latest_model_is_asked_for_only_if_it_ranks(pipeline_config: PipelineConfig) -> None:
+def test_the_latest_model_is_resolved_only_if_it_is_used(pipeline_config: PipelineConfig) -> None:
     import dataclasses
 
     from tfx_pipeline.pipeline import create_pipeline

@@ -1,4 +1,4 @@
-"""A sixth language in a pipeline of five: documents, then questions, then a vocabulary that spells it."""
+"""Adds a sixth language to a pipeline of five: documents, then queries, then a vocabulary that covers it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def atlas(repository: Path, tmp_path: Path) -> Atlas:
     return Atlas(repository / "examples" / "atlas", tmp_path, repository / "models" / "mxtr_tiny")
 
 
-def test_a_language_that_a_trimmed_vocabulary_cannot_spell_is_told(atlas: Atlas) -> None:
+def test_a_language_that_a_trimmed_vocabulary_cannot_spell_is_reported(atlas: Atlas) -> None:
     vocabulary = SentencePieceModel.read(atlas.trim(FIVE) / TOKENIZER_FILE)
     shares = {
         language: unspelt_share(atlas.texts(language), vocabulary, lowercase=True)
@@ -114,7 +114,7 @@ def test_a_language_that_a_trimmed_vocabulary_cannot_spell_is_told(atlas: Atlas)
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_five_languages_a_sixth_and_back(atlas: Atlas, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sixth_language_is_added_and_rolled_back(atlas: Atlas, capsys: pytest.CaptureFixture[str]) -> None:
     config = small_config(
         atlas.folder / "data",
         atlas.folder / "root",

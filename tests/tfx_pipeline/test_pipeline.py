@@ -1,4 +1,4 @@
-"""The whole DAG on a small corpus with real TFX, and its shape."""
+"""The structure of the DAG, and a full run with TFX on a small corpus."""
 
 from __future__ import annotations
 
@@ -128,19 +128,21 @@ def test_tfx_packages_itself_only_for_beam_options(
         assert packages == built
 
 
-def test_training_got_the_mined_negatives(config: PipelineConfig, outcome: Outcome) -> None:
+def test_training_uses_the_mined_negatives(config: PipelineConfig, outcome: Outcome) -> None:
     lineage = Lineage(metadata_file(config))
     upstream = {record.producer: record for record in lineage.upstream(lineage.find(outcome.pushed))}
     assert upstream["NegativeMiner"].properties["negatives_found"] > 0
 
 
-def test_lineage_reaches_from_the_version_to_the_data(config: PipelineConfig, outcome: Outcome) -> None:
+def test_lineage_goes_from_the_pushed_version_back_to_the_data(
+    config: PipelineConfig, outcome: Outcome
+) -> None:
     lineage = Lineage(metadata_file(config))
     upstream = {record.producer for record in lineage.upstream(lineage.find(outcome.pushed))}
     assert {"TrainingGen", "CorpusGen", "TrainingSchema", "Transform", "Trainer", "IndexBuilder"} <= upstream
 
 
-def test_curves_and_checkpoints_are_artifacts_and_no_work_is_left(
+def test_curves_and_checkpoints_are_artifacts_and_the_work_area_is_empty(
     config: PipelineConfig, outcome: Outcome
 ) -> None:
     (run,) = Lineage(metadata_file(config)).artifacts("ModelRun")
@@ -149,14 +151,14 @@ def test_curves_and_checkpoints_are_artifacts_and_no_work_is_left(
     assert not any(Path(config.work_folder, "vectors").iterdir())
 
 
-def test_a_refresh_has_no_training(config: PipelineConfig) -> None:
+def test_a_refresh_does_not_train(config: PipelineConfig) -> None:
     pipeline = create_pipeline(config, "refresh")
     assert {node.id for node in pipeline.components} == DATA_NODES | MODEL_NODES
     (encoder,) = (node for node in pipeline.components if node.id == "CorpusEncoder")
     assert {node.id for node in encoder.upstream_nodes} == {"CorpusGen", "DataGate", "LatestBlessedModel"}
 
 
-def test_alpha_is_chosen_if_asked_for(config: PipelineConfig) -> None:
+def test_alpha_is_chosen_only_on_request(config: PipelineConfig) -> None:
     import dataclasses
 
     def upstream(config: PipelineConfig, dag: str) -> set[str]:
@@ -170,7 +172,7 @@ def test_alpha_is_chosen_if_asked_for(config: PipelineConfig) -> None:
         dataclasses.replace(config, index=dataclasses.replace(config.index, lexical="none"))
 
 
-def test_a_remote_pipeline_knows_no_local_path(config: PipelineConfig) -> None:
+def test_a_remote_pipeline_contains_no_local_path(config: PipelineConfig) -> None:
     import dataclasses
 
     from tfx.dsl.compiler.compiler import Compiler
@@ -219,7 +221,7 @@ def test_a_refresh_without_a_blessed_model_is_refused(config: PipelineConfig, tm
         ("run.data.train=[{path: a.jsonl}]", "set by `training_data` and `corpus`"),
     ],
 )
-def test_bad_configurations_are_one_sentence(
+def test_a_bad_configuration_is_refused_in_one_sentence(
     repository: Path, override: str, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from xtr_tf.cli.app import app

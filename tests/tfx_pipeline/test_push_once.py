@@ -26,7 +26,7 @@ def push(folder: Path, name: str, corpus: str, created: str, blessed: bool = Tru
     return push_model(model, folder / f"{name}-push", str(folder / "serving"), blessed)
 
 
-def test_what_is_in_production_is_not_pushed_again(tmp_path: Path) -> None:
+def test_the_model_in_production_is_not_pushed_again(tmp_path: Path) -> None:
     first = push(tmp_path, "first", corpus="a", created="monday")
     version = first.get_string_custom_property("pushed_destination")
     assert newest_version(str(tmp_path / "serving")) == version
@@ -38,8 +38,8 @@ def test_what_is_in_production_is_not_pushed_again(tmp_path: Path) -> None:
     assert int(other.get_string_custom_property("pushed_version")) > 7
 
 
-def test_a_version_appears_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often a server looks while files are copied, it sees no version that lacks some."""
+def test_a_version_appears_only_when_it_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that looks while files are copied never sees an incomplete version."""
     seen: list[str] = []
     copy = io_utils.copy_file
 
@@ -80,14 +80,14 @@ def test_in_an_object_store_the_marker_is_written_last(
     assert changed_files(version) == ["saved_model.pb"]
 
 
-def test_what_is_not_blessed_is_not_pushed(tmp_path: Path) -> None:
+def test_a_model_that_is_not_blessed_is_not_pushed(tmp_path: Path) -> None:
     push(tmp_path, "first", corpus="a", created="monday")
     refused = push(tmp_path, "second", corpus="b", created="tuesday", blessed=False)
     assert refused.get_int_custom_property("pushed") == 0
     assert len(list((tmp_path / "serving").iterdir())) == 1
 
 
-def test_the_newest_version_is_the_largest_number(tmp_path: Path) -> None:
+def test_the_newest_version_has_the_largest_number(tmp_path: Path) -> None:
     assert newest_version(str(tmp_path / "none")) == ""
     for name in ("9", "10", ".11.partial", "notes"):
         (tmp_path / name).mkdir()

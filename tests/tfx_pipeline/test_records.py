@@ -1,4 +1,4 @@
-"""`pipeline status` and `lineage` on what a real run recorded."""
+"""`pipeline status` and `pipeline lineage` on the records of a real run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run_command(*words: str) -> str:
     return result.output
 
 
-def test_provenance_of_a_pushed_version(pipeline_config: Any, pipeline_outcome: Any) -> None:
+def test_the_provenance_of_a_pushed_version_is_complete(pipeline_config: Any, pipeline_outcome: Any) -> None:
     lineage = Lineage(Path(pipeline_config.root, METADATA_FILE))
     found = trace(lineage, pipeline_outcome.pushed)
     assert found.pushed == pipeline_outcome.pushed
@@ -46,7 +46,7 @@ def test_provenance_of_a_pushed_version(pipeline_config: Any, pipeline_outcome: 
     assert trace(lineage, found.model.uri) == found
 
 
-def test_the_commands_tell_it(pipeline_config: Any, pipeline_outcome: Any) -> None:
+def test_status_and_lineage_print_the_records(pipeline_config: Any, pipeline_outcome: Any) -> None:
     status = run_command("status", "--root", pipeline_config.root)
     assert "complete" in status
     assert re.search(r"✓ Trainer +\d+\.\d s", status)
@@ -82,7 +82,7 @@ def test_a_run_with_nothing_changed_does_not_start(pipeline_config: Any, pipelin
     assert find_unchanged(longer, "refresh", Path(pipeline_config.root, METADATA_FILE)) is not None
 
 
-def test_code_is_part_of_what_the_cache_compares(
+def test_a_change_of_code_invalidates_the_cache(
     pipeline_config: Any, pipeline_outcome: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tfx_pipeline import unchanged
@@ -94,7 +94,9 @@ def test_code_is_part_of_what_the_cache_compares(
     assert find_unchanged(pipeline_config, "refresh", Path(pipeline_config.root, METADATA_FILE)) is None
 
 
-def test_places_without_records(pipeline_config: Any, pipeline_outcome: Any, tmp_path: Path) -> None:
+def test_locations_without_records_are_input_errors(
+    pipeline_config: Any, pipeline_outcome: Any, tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match="There is no metadata store; run the pipeline first"):
         CliRunner().invoke(app, ["pipeline", "status", "--root", str(tmp_path)], catch_exceptions=False)
     unknown = ["pipeline", "lineage", str(tmp_path), "--root", pipeline_config.root]

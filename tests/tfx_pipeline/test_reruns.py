@@ -1,4 +1,4 @@
-"""What a second run does: nothing, go on after a kill, refresh the corpus, or leave production alone."""
+"""What a second run does: nothing, resume after a kill, refresh the corpus, or leave production as it is."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_nothing_changed_then_the_corpus_then_the_thresholds(config: PipelineCon
     assert set(Path(config.serving_folder).iterdir()) == versions
 
 
-def test_a_rollback_sticks(config: PipelineConfig) -> None:
+def test_a_rollback_survives_the_next_refresh(config: PipelineConfig) -> None:
     """Push 1, push 2 of another encoder, roll back, refresh: built on 1, pushed as 3."""
     first = run_pipeline(config)
     trained_more = with_training(config, steps=5)
@@ -103,7 +103,7 @@ def test_a_rollback_sticks(config: PipelineConfig) -> None:
     assert fingerprints[0] == fingerprints[1]
 
 
-def test_bad_data_stop_before_training(config: PipelineConfig) -> None:
+def test_bad_data_stops_a_run_before_training(config: PipelineConfig) -> None:
     data = Path(config.corpus.folder)
     write_corpus(data, 2, [row for row in read_corpus(data) if row["language"] != "sw"])
     with pytest.raises(InputError, match="component DataGate failed"):

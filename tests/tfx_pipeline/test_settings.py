@@ -1,4 +1,4 @@
-"""Settings of components: read, written, and refused."""
+"""Settings of components: reading, writing, and refusing bad ones."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from xtr_tf.errors import InputError
         ),
     ],
 )
-def test_settings_survive_json(settings: Any) -> None:
+def test_settings_survive_a_round_trip_through_json(settings: Any) -> None:
     assert settings_from_json(type(settings), settings_to_json(settings)) == settings
 
 
-def test_a_large_corpus_is_measured_without_bm25() -> None:
+def test_a_large_corpus_is_evaluated_without_bm25() -> None:
     from tfx_pipeline.components.retrieval_evaluator import bounded, needs_texts
 
     settings = QualitySettings(bm25_documents=1000)
@@ -50,13 +50,13 @@ def test_a_large_corpus_is_measured_without_bm25() -> None:
     assert not needs_texts(dataclasses.replace(without, exact_queries=0), 1001)
 
 
-def test_no_text_gives_the_defaults() -> None:
+def test_an_empty_text_means_the_defaults() -> None:
     assert settings_from_json(GateSettings, "") == GateSettings()
     assert settings_from_json(GateSettings, None) == GateSettings()
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '"text"', '{"drift": 1}', '{"training_drift": "far"}'])
-def test_other_text_is_refused(text: str) -> None:
+def test_bad_settings_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="Received: "):
         settings_from_json(GateSettings, text)
 
@@ -101,11 +101,11 @@ def test_impossible_values_are_refused(kind: type, values: dict[str, Any]) -> No
         ("vertex.cores", "vertex.cpu_limit"),
     ],
 )
-def test_an_old_key_is_answered_with_the_new_one(old, new):
+def test_an_old_key_is_refused_with_its_new_name(old, new):
     with pytest.raises(InputError, match=rf"^`{old}` is now called `{new}`; rename it\. Received: {old}\.$"):
         load_pipeline_config(None, [f"{old}=1"])
 
 
-def test_an_old_key_in_a_list_is_answered_as_well():
+def test_an_old_key_in_a_list_is_refused_with_its_new_name():
     with pytest.raises(InputError, match=r"accelerator_count`; rename it"):
         load_pipeline_config(None, ["vertex.training=[{accelerators: 8}]"])

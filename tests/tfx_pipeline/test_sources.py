@@ -1,4 +1,4 @@
-"""Which files an input is read from, told by content, and which judged documents are gone."""
+"""Which files an input is read from, their fingerprint, and which judged documents were deleted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def beir(folder: Path) -> Path:
     return folder
 
 
-def test_spans_and_versions_take_the_latest(tmp_path: Path) -> None:
+def test_the_latest_span_and_version_are_used(tmp_path: Path) -> None:
     for name in ("span-2/v-1/a.jsonl", "span-10/v-3/a.jsonl", "span-10/v-20/a.jsonl", "span-10/v-20/b.jsonl"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
@@ -31,7 +31,7 @@ def test_spans_and_versions_take_the_latest(tmp_path: Path) -> None:
     assert matching_files(tmp_path, "span-{SPAN}/*.tsv") == []
 
 
-def test_judgements_bring_their_queries_and_documents(tmp_path: Path) -> None:
+def test_judgements_come_with_their_queries_and_documents(tmp_path: Path) -> None:
     beir(tmp_path)
     files = source_files(tmp_path, ["qrels/dev.tsv"])
     assert sorted(own.file for own in files) == ["corpus.jsonl", "qrels/dev.tsv", "queries.jsonl"]
@@ -43,6 +43,6 @@ def test_judgements_bring_their_queries_and_documents(tmp_path: Path) -> None:
     assert fingerprint(source_files(tmp_path, ["qrels/dev.tsv"])) != before
 
 
-def test_judged_documents_that_are_gone(tmp_path: Path) -> None:
+def test_judged_documents_that_were_deleted_are_found(tmp_path: Path) -> None:
     missing = missing_documents(beir(tmp_path), "qrels/dev.tsv")
     assert (missing.count, missing.judgements, missing.example) == (2, 3, "'q1' with 'c'")

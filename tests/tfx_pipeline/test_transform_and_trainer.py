@@ -1,4 +1,4 @@
-"""Tokenized examples are the texts' own batches, and run_fn trains on them and continues."""
+"""Tokenized examples give the same batches as texts, and `run_fn` trains on them and resumes."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _example(row: dict[str, Any]) -> bytes:
     return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
 
 
-def test_batches_of_ids_are_those_of_texts(folder: Path, tiny_corpus) -> None:
+def test_batches_of_ids_equal_those_of_texts(folder: Path, tiny_corpus) -> None:
     def config(path: str, kind: str) -> DataConfig:
         source = SourceConfig(str(folder / path), kind)  # type: ignore[arg-type]
         return DataConfig(train=(source,), hard_negatives=2, language_temperature=2.0)
@@ -117,7 +117,7 @@ def test_batches_of_ids_are_those_of_texts(folder: Path, tiny_corpus) -> None:
 
 
 def test_ids_are_read_by_tensorflow_and_texts_by_python(folder: Path, tiny_corpus) -> None:
-    """Hosts of a TPU that run no Python of ours can make the batches of the first kind only."""
+    """TPU hosts run none of our Python, so they can only make batches of ids."""
     tokenizer = tiny_corpus.tokenizer
     tokenized = SourceConfig(str(folder / "Split-train" / "*"), "tokenized")
     ids = TokenizedData(DataConfig(train=(tokenized,), hard_negatives=2), tokenizer.config, seed=3)
@@ -172,7 +172,7 @@ def arguments(folder: Path, tiny_corpus, out: Path, base: str | None = None, **t
     )
 
 
-def test_training_gives_an_encoder_and_a_record(folder: Path, tiny_corpus, tmp_path: Path) -> None:
+def test_training_writes_an_encoder_and_its_record(folder: Path, tiny_corpus, tmp_path: Path) -> None:
     run_fn(arguments(folder, tiny_corpus, tmp_path, evaluate_every=1, dtype="mixed_bfloat16"))
     encoder, tokenizer = load_encoder(tmp_path / "model" / "Format-Serving")
     assert tokenizer.fingerprint == tiny_corpus.tokenizer.fingerprint
@@ -205,7 +205,7 @@ GenericExecutor().Do({"examples": [artifacts["examples"]]}, outputs, given["prop
 
 @pytest.mark.slow
 def test_two_workers_train_publish_once_and_survive_a_kill(folder: Path, tiny_corpus, tmp_path: Path) -> None:
-    """TFX's own executor in two processes; when one is killed the other ends, too, and both can go on."""
+    """TFX's executor in two processes: if one is killed, the other stops too, and both can resume."""
 
     def command(steps: int) -> list[str]:
         call = arguments(folder, tiny_corpus, tmp_path, steps=steps)
@@ -238,7 +238,7 @@ def test_two_workers_train_publish_once_and_survive_a_kill(folder: Path, tiny_co
 
 
 @pytest.mark.slow
-def test_training_that_was_stopped_goes_on(
+def test_stopped_training_resumes(
     folder: Path, tiny_corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import xtr_tf.training.train as training
@@ -268,7 +268,7 @@ def test_training_that_was_stopped_goes_on(
         np.testing.assert_allclose(found[name], weight, atol=1e-6)
 
 
-def test_what_was_fetched_is_not_sent_back(
+def test_only_files_of_the_run_are_uploaded(
     folder: Path, tiny_corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(config: RunConfig, **_: Any) -> None:
@@ -286,7 +286,7 @@ def test_what_was_fetched_is_not_sent_back(
     assert [name for _, _, names in walked for name in names] == ["checkpoint"]
 
 
-def test_a_base_model_is_trained_on(folder: Path, tiny_corpus, tmp_path: Path) -> None:
+def test_a_base_model_is_fine_tuned(folder: Path, tiny_corpus, tmp_path: Path) -> None:
     save_encoder(tmp_path / "base" / "encoder", tiny_corpus.encoder, tiny_corpus.tokenizer)
     base = str(tmp_path / "base" / "Format-Serving")
     run_fn(arguments(folder, tiny_corpus, tmp_path, base, steps=1, learning_rate=1e-12))
@@ -296,7 +296,7 @@ def test_a_base_model_is_trained_on(folder: Path, tiny_corpus, tmp_path: Path) -
         np.testing.assert_allclose(weight, expected[name], atol=1e-5)
 
 
-def test_a_base_model_of_another_vocabulary_is_refused(folder: Path, tiny_corpus, tmp_path: Path) -> None:
+def test_a_base_model_with_another_vocabulary_is_refused(folder: Path, tiny_corpus, tmp_path: Path) -> None:
     save_encoder(tmp_path / "base" / "encoder", tiny_corpus.encoder, tiny_corpus.tokenizer)
     call = arguments(folder, tiny_corpus, tmp_path, str(tmp_path / "base" / "Format-Serving"))
     other = tmp_path / "other.model"

@@ -1,4 +1,4 @@
-"""Thresholds on reports written by hand."""
+"""Thresholds, on hand-written reports."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _comparison(chance: float, systems: dict[str, dict[str, float]]) -> dict[str
     }
 
 
-def test_without_thresholds_everything_is_blessed() -> None:
+def test_every_model_is_blessed_without_thresholds() -> None:
     verdict = judge(report(xtr=MODEL, bm25=BETTER), QualitySettings())
     assert verdict.blessed
     assert verdict.averages == pytest.approx({"xtr": 0.65, "bm25": 0.71})
@@ -57,7 +57,7 @@ def test_without_thresholds_everything_is_blessed() -> None:
     )
 
 
-def test_absolute_thresholds() -> None:
+def test_a_model_below_an_absolute_threshold_is_not_blessed() -> None:
     verdict = judge(report(xtr=MODEL), QualitySettings(min_average=0.7, min_per_language=0.55))
     assert not verdict.blessed
     assert verdict.reasons == (
@@ -67,7 +67,7 @@ def test_absolute_thresholds() -> None:
     assert judge(report(xtr=MODEL), QualitySettings(min_average=0.65, min_per_language=0.5)).blessed
 
 
-def test_thresholds_against_the_latest_blessed_model() -> None:
+def test_a_model_worse_than_the_latest_blessed_one_is_not_blessed() -> None:
     fallen = judge(report(0.01, xtr=MODEL, baseline=BETTER), QualitySettings(max_language_drop=0.05))
     assert fallen.reasons == (
         "nDCG@10 fell in the average over languages by 0.060 from the latest blessed model's on the 300 "
@@ -82,7 +82,7 @@ def test_thresholds_against_the_latest_blessed_model() -> None:
     assert judge(report(xtr=BETTER, baseline=MODEL), strict).blessed
 
 
-def test_a_gain_elsewhere_does_not_excuse_a_language() -> None:
+def test_a_gain_in_one_language_does_not_offset_a_loss_in_another() -> None:
     judged = report(xtr={"en": 0.95, "sw": 0.5}, baseline={"en": 0.7, "sw": 0.6})
     verdict = judge(judged, QualitySettings(max_language_drop=0.05))
     assert not verdict.blessed
@@ -90,20 +90,20 @@ def test_a_gain_elsewhere_does_not_excuse_a_language() -> None:
     assert "fell in sw" in verdict.reasons[0]
 
 
-def test_a_fall_that_may_be_chance_is_none() -> None:
+def test_a_drop_within_chance_is_tolerated() -> None:
     settings = QualitySettings(max_average_drop=0.0, max_language_drop=0.0)
     assert judge(report(0.2, xtr=MODEL, baseline=BETTER), settings).blessed
     assert not judge(report(0.09, xtr=MODEL, baseline=BETTER), settings).blessed  # sw fell by 0.1
 
 
-def test_another_metric() -> None:
+def test_thresholds_may_name_another_metric() -> None:
     verdict = judge(report(xtr=MODEL), QualitySettings(metric="MRR@10", min_average=0.2))
     assert verdict.reasons == ("The average of MRR@10 over languages is 0.100, below the minimum of 0.200.",)
     with pytest.raises(InputError, match="`metric` must be one of"):
         QualitySettings(metric="accuracy")
 
 
-def test_what_the_model_answers_by_default_is_judged() -> None:
+def test_the_ranking_that_the_model_returns_by_default_is_judged() -> None:
     content = {**report(xtr=MODEL, fusion=BETTER), "served": "fusion"}
     verdict = judge(content, QualitySettings(min_average=0.7))
     assert verdict.blessed

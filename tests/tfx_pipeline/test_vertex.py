@@ -48,7 +48,7 @@ def config(repository: Path) -> PipelineConfig:
 
 @pytest.fixture(scope="module")
 def job_file(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compiled by the command, with the file that the documents show."""
+    """The job that the command compiles from the documented configuration."""
     from xtr_tf.cli.app import app
 
     out = tmp_path_factory.mktemp("vertex") / "out" / "job.json"
@@ -87,7 +87,7 @@ def texts(value: Any) -> Iterator[str]:
                 yield from texts(json.loads(value))
 
 
-def test_every_component_is_there(job: dict[str, Any], executors: dict[str, Any]) -> None:
+def test_the_job_has_every_component(job: dict[str, Any], executors: dict[str, Any]) -> None:
     tasks = set(job["pipelineSpec"]["root"]["dag"]["tasks"])
     assert tasks >= COMPONENTS
     assert {task for task in tasks if task.startswith("LatestBlessedModel")}
@@ -123,10 +123,8 @@ def test_containers_run_our_image_and_the_right_executor(executors: dict[str, An
     assert (encoder["cpuLimit"], encoder["memoryLimit"]) == (32, 120)
 
 
-def test_tasks_that_need_a_disk_have_machines_of_their_own(
-    executors: dict[str, Any], job: dict[str, Any]
-) -> None:
-    """In the form that Google's own components have, which was recorded."""
+def test_tasks_that_need_a_disk_are_custom_jobs(executors: dict[str, Any], job: dict[str, Any]) -> None:
+    """The job has the same form as a recorded one of Google's own components."""
     from google.cloud.aiplatform_v1.types import CustomJob
 
     recorded = json.loads((Path(__file__).parent / "recorded" / "custom_job.json").read_text())
@@ -158,8 +156,8 @@ def test_tasks_that_need_a_disk_have_machines_of_their_own(
         assert "resources" not in executors[name]["container"]
 
 
-def test_what_a_task_is_told_stays_json_within_the_launchers_json(executors: dict[str, Any]) -> None:
-    """Vertex AI puts the invocation there, escaped once, as `json_escape[1]` says."""
+def test_a_tasks_invocation_stays_valid_json_inside_the_launchers_json(executors: dict[str, Any]) -> None:
+    """Vertex AI inserts the invocation, escaped once, in place of `json_escape[1]`."""
     arguments = executors["IndexBuilder"]["container"]["args"]
     invocation = json.dumps({"inputs": {"parameters": {"settings": {"stringValue": '{"kind": "scann"}'}}}})
     told = arguments[arguments.index("--payload") + 1].replace(
@@ -170,7 +168,7 @@ def test_what_a_task_is_told_stays_json_within_the_launchers_json(executors: dic
     assert received[received.index("--json_serialized_invocation_args") + 1] == invocation
 
 
-def test_what_runs_in_containers_is_tried_again(job: dict[str, Any], executors: dict[str, Any]) -> None:
+def test_tasks_in_containers_are_retried(job: dict[str, Any], executors: dict[str, Any]) -> None:
     from google.protobuf import json_format
     from kfp.pipeline_spec import pipeline_spec_pb2
 
@@ -182,7 +180,7 @@ def test_what_runs_in_containers_is_tried_again(job: dict[str, Any], executors: 
     assert (policy.max_retry_count, policy.backoff_duration.seconds) == (2, 60)
 
 
-def test_resolvers_look_for_the_right_types(executors: dict[str, Any]) -> None:
+def test_resolvers_ask_for_the_right_artifact_types(executors: dict[str, Any]) -> None:
     filters = {
         (name, key): query["filter"]
         for name, executor in executors.items()
@@ -246,7 +244,7 @@ def test_beam_knows_every_option(config: PipelineConfig) -> None:
     }
 
 
-def test_the_users_own_options_win(config: PipelineConfig) -> None:
+def test_user_options_override_the_defaults(config: PipelineConfig) -> None:
     from tfx_pipeline.runners.vertex import dataflow_options
 
     own = ("--max_num_workers=7", "--experiments=shuffle_mode=service", "--direct_num_workers=1")
@@ -255,7 +253,7 @@ def test_the_users_own_options_win(config: PipelineConfig) -> None:
     assert len([option for option in options if option.startswith("--experiments=")]) == 3
 
 
-def test_thresholds_arrive(job: dict[str, Any]) -> None:
+def test_thresholds_reach_the_evaluator(job: dict[str, Any]) -> None:
     tasks = job["pipelineSpec"]["root"]["dag"]["tasks"]
     thresholds = tasks["RetrievalEvaluator"]["inputs"]["parameters"]["thresholds"]
     quality = json.loads(thresholds["runtimeValue"]["constantValue"]["stringValue"])
@@ -263,14 +261,14 @@ def test_thresholds_arrive(job: dict[str, Any]) -> None:
     assert tasks["Transform"]["dependentTasks"].count("DataGate") == 1
 
 
-def test_nothing_local_is_left(job: dict[str, Any], repository: Path) -> None:
+def test_the_job_contains_no_local_path(job: dict[str, Any], repository: Path) -> None:
     found = list(texts(job))
     assert len(found) > 300
     assert [text for text in found if str(repository) in text] == []
     assert [text for text in found if re.match(r"(file:|/|~|\.\.?/)", text)] == []
 
 
-def test_gpu_pools_and_private_workers(config: PipelineConfig) -> None:
+def test_gpu_pools_and_private_workers_are_in_the_job(config: PipelineConfig) -> None:
     from tfx_pipeline.runners.vertex import compile_for_vertex, dataflow_options
     from xtr_tf.config.loading import from_mapping, to_mapping
 
@@ -297,7 +295,7 @@ def test_gpu_pools_and_private_workers(config: PipelineConfig) -> None:
     assert pools[1]["container_spec"]["image_uri"] == IMAGE
 
 
-def test_the_refresh_dag_trains_nothing(config: PipelineConfig) -> None:
+def test_the_refresh_dag_does_not_train(config: PipelineConfig) -> None:
     from tfx_pipeline.runners.vertex import compile_for_vertex
 
     tasks = set(compile_for_vertex(config, "refresh")["pipelineSpec"]["root"]["dag"]["tasks"])
@@ -320,7 +318,9 @@ def test_the_refresh_dag_trains_nothing(config: PipelineConfig) -> None:
         ("run.tokenizer.model=spiece.model", "set `run.tokenizer.model` to a `gs://` path"),
     ],
 )
-def test_what_vertex_could_not_run_is_refused(repository: Path, override: str, message: str) -> None:
+def test_a_configuration_that_vertex_could_not_run_is_refused(
+    repository: Path, override: str, message: str
+) -> None:
     from tfx_pipeline.runners.vertex import compile_for_vertex
 
     example = repository / "examples" / "configs" / "vertex_pipeline.yaml"
@@ -328,7 +328,7 @@ def test_what_vertex_could_not_run_is_refused(repository: Path, override: str, m
         compile_for_vertex(load_pipeline_config(example, [override]))
 
 
-def test_google_reads_the_job(job_file: Path) -> None:
+def test_googles_library_accepts_the_job(job_file: Path) -> None:
     """Google's own library accepts the file; nothing is sent."""
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform
@@ -343,7 +343,7 @@ def test_google_reads_the_job(job_file: Path) -> None:
     assert read.pipeline_spec["pipelineInfo"]["name"] == "retriever"
 
 
-def test_submitting_without_an_account(
+def test_submitting_without_an_account_is_an_input_error(
     job_file: Path, config: PipelineConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tfx_pipeline.runners.vertex import submit_job
@@ -358,7 +358,7 @@ def test_submitting_without_an_account(
         submit_job(tmp_path / "absent.json", config)
 
 
-def test_lineage_of_a_pipeline_in_the_cloud_is_asked_for_there(repository: Path) -> None:
+def test_lineage_of_a_pipeline_in_the_cloud_refers_to_vertex(repository: Path) -> None:
     from tfx_pipeline.cli_records import lineage
 
     example = repository / "examples" / "configs" / "vertex_pipeline.yaml"
@@ -437,7 +437,9 @@ def test_status_shows_runs_in_the_cloud(
     assert "in production: the newest version in gs://my-bucket/serving/retriever" in said
 
 
-def test_status_without_an_account(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_without_an_account_is_an_input_error(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tfx_pipeline.cli_records import status
 
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
@@ -445,7 +447,7 @@ def test_status_without_an_account(repository: Path, tmp_path: Path, monkeypatch
         status(config=repository / "examples" / "configs" / "vertex_pipeline.yaml")
 
 
-def test_the_whole_configuration_is_shown(repository: Path, tmp_path: Path) -> None:
+def test_the_whole_configuration_is_printed(repository: Path, tmp_path: Path) -> None:
     shown = call_command("config", "show", repository / "examples" / "configs" / "vertex_pipeline.yaml")
     assert shown.returncode == 0
     (tmp_path / "shown.yaml").write_text(shown.stdout)

@@ -1,4 +1,4 @@
-"""Versions that are taken back, on records of pushes in a real metadata store."""
+"""Rolling back and rejecting versions, on records of pushes in a real metadata store."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_rollback_withdraws_the_newest_for_servers_and_for_the_next_run(record
         roll_back(records.config, records.database, "again.")
 
 
-def test_a_version_that_was_moved_away_counts_as_rolled_back_until_it_is_back(
+def test_a_version_that_was_moved_away_counts_as_rolled_back_until_it_returns(
     records: Records, tmp_path: Path
 ) -> None:
     (records.models / "2").rename(tmp_path / "aside")
@@ -145,7 +145,7 @@ def test_old_versions_may_be_deleted(records: Records) -> None:
     assert "in production: nothing; version 2 was pushed and is gone" in records.status()
 
 
-def test_bad_requests(records: Records) -> None:
+def test_bad_requests_are_input_errors(records: Records) -> None:
     with pytest.raises(InputError, match=r"No run pushed this version; pushed were: 1, 2\. Received: 7"):
         reject(records.config, records.database, 7, "wrong.")
     reject(records.config, records.database, 1, "too old.")
@@ -154,7 +154,7 @@ def test_bad_requests(records: Records) -> None:
     assert [version.withdrawn for version in pushed_versions(Lineage(records.database))] == ["too old.", ""]
 
 
-def test_what_was_rolled_back_is_not_made_again(records: Records) -> None:
+def test_a_rolled_back_version_is_not_built_again(records: Records) -> None:
     config, root = records.config, Path(records.config.root)
     roll_back(config, records.database, "it finds nothing.")
     key = run_key(config, "refresh", Lineage(records.database))

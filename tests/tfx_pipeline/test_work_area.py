@@ -1,4 +1,4 @@
-"""Unfinished and finished work by key, on a local and on a remote file system."""
+"""Unfinished and finished work by key, on local and remote file systems."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def area(request: pytest.FixtureRequest, tmp_path: Path) -> WorkArea:
     return WorkArea(str(tmp_path / "work") if request.param == "local" else name)
 
 
-def test_work_stays_when_it_fails_and_goes_when_it_ends_well(area: WorkArea) -> None:
+def test_work_is_kept_on_failure_and_deleted_on_success(area: WorkArea) -> None:
     def fail() -> None:
         with area.unfinished("training", "a") as work:
             (work / "step").mkdir()
@@ -36,7 +36,7 @@ def test_work_stays_when_it_fails_and_goes_when_it_ends_well(area: WorkArea) -> 
         assert not any(work.iterdir())
 
 
-def test_finished_work_is_remembered_while_it_is_there(area: WorkArea, tmp_path: Path) -> None:
+def test_finished_work_is_reused_while_it_exists(area: WorkArea, tmp_path: Path) -> None:
     assert area.latest("vectors", "a") is None
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
@@ -47,7 +47,7 @@ def test_finished_work_is_remembered_while_it_is_there(area: WorkArea, tmp_path:
     assert area.latest("vectors", "a") is None
 
 
-def test_a_mirror_sends_what_is_whole_while_work_goes_on(tmp_path: Path) -> None:
+def test_a_mirror_uploads_complete_files_while_work_continues(tmp_path: Path) -> None:
     remote = f"ram://{tmp_path.name}/mirror"
     local = tmp_path / "local"
     with mirrored(local, remote, seconds=0.05):
@@ -66,7 +66,7 @@ def test_a_mirror_sends_what_is_whole_while_work_goes_on(tmp_path: Path) -> None
     assert tf.io.gfile.exists(f"{remote}/other")
 
 
-def test_a_mirror_outlives_storage_that_fails_for_a_while(
+def test_a_mirror_survives_a_temporary_storage_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     copy, failures = tf.io.gfile.copy, [tf.errors.UnavailableError(None, None, "not now"), OSError("nor now")]
@@ -87,6 +87,6 @@ def test_a_mirror_outlives_storage_that_fails_for_a_while(
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
 
 
-def test_keys_tell_what_work_is_made_from() -> None:
+def test_keys_depend_on_everything_the_work_is_made_from() -> None:
     assert key_of({"a": 1, "b": 2}, "x") == key_of({"b": 2, "a": 1}, "x")
     assert key_of({"a": 1}, "x") != key_of({"a": 1}, "y")

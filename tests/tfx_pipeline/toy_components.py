@@ -1,4 +1,4 @@
-"""Three components that do next to nothing, for testing runners."""
+"""Two minimal components for testing runners."""
 
 from tfx import v1 as tfx
 

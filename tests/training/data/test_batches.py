@@ -1,4 +1,4 @@
-"""Batches: their layout, fingerprints, sharding over hosts, and tokenizing."""
+"""Batches: layout, fingerprints, sharding over hosts, and tokenization."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def test_documents_are_positives_then_the_negatives_of_each_query(data):
         np.testing.assert_array_equal(batch.teacher_scores[row], [number, np.nan, np.nan])
 
 
-def test_each_visit_chooses_anew_among_positives(data):
+def test_a_positive_is_drawn_at_every_visit(data):
     chosen = {document for epoch in range(8) for document in data.batch(10 * epoch, 10).documents[:10]}
     assert len(chosen) == 20
 
 
-def test_fingerprints_find_the_other_positive_and_equal_queries(tmp_path):
+def test_fingerprints_find_other_positives_and_equal_queries(tmp_path):
     path = tmp_path / "train.jsonl"
     records = [
         {"query": "Same question", "text": "answer one"},
@@ -79,7 +79,7 @@ def test_fingerprints_find_the_other_positive_and_equal_queries(tmp_path):
     assert not marked.diagonal().any()
 
 
-def test_hosts_share_the_global_batch_of_one_device(data, tiny_corpus):
+def test_hosts_split_the_global_batch_of_one_device(data, tiny_corpus):
     tokenizer = tiny_corpus.tokenizer
     whole = list(batch_dataset(data, tokenizer, 8, range(1, 3)))
     hosts = [
@@ -125,7 +125,7 @@ def python_operations(dataset):
     return {node.op for node in nodes if "PyFunc" in node.op}
 
 
-def test_texts_that_are_tokenized_first_give_the_same_batches_without_python(data, tiny_corpus, tmp_path):
+def test_texts_tokenized_in_advance_give_the_same_batches_without_python(data, tiny_corpus, tmp_path):
     tokenizer = tiny_corpus.tokenizer
     source = write_tokenized(data, tokenizer, tmp_path / "tokenized")
     ids = TokenizedData(DataConfig(train=(source,), hard_negatives=2), tokenizer.config, seed=0)

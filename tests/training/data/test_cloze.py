@@ -1,4 +1,4 @@
-"""The inverse cloze task: sentences, and the passages that they are taken out of."""
+"""The inverse cloze task: sentences as queries for the passages they were taken from."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from xtr_tf.training.losses.objectives import false_negatives
         ("", []),
     ],
 )
-def test_sentences_end_where_their_language_ends_them(text, expected):
+def test_sentences_end_at_the_punctuation_of_any_language(text, expected):
     assert sentences(text) == expected
 
 
@@ -38,7 +38,7 @@ def write_corpus(path, texts):
     return SourceConfig(path=str(path), format="cloze")
 
 
-def test_each_sentence_asks_for_the_passage_without_it(tmp_path):
+def test_each_sentence_is_a_query_for_its_passage_without_it(tmp_path):
     texts = [f"First sentence {i}. Short. Third sentence {i}! Third sentence {i}!" for i in range(12)]
     source = ClozeSource(
         write_corpus(tmp_path / "corpus.jsonl", [*texts, "One sentence only, however long it is."])
@@ -61,7 +61,7 @@ def test_each_sentence_asks_for_the_passage_without_it(tmp_path):
     assert kept == 4
 
 
-def test_two_sentences_of_a_passage_are_no_negatives_of_each_other(tmp_path):
+def test_sentences_of_one_passage_are_not_negatives_of_each_other(tmp_path):
     config = write_corpus(tmp_path / "corpus.jsonl", [f"A sentence {i}. Another one, {i}." for i in range(4)])
     data = TrainingData(DataConfig(train=(config,)), seed=0)
     assert len(data) == 8

@@ -1,4 +1,4 @@
-"""Every format gives the same kind of examples; bad records are counted, shown, and limited."""
+"""All formats give the same examples; bad records are counted, shown and limited."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def examples(path, limit=0, **config):
     return [source[i] for source in sources for i in range(len(source))]
 
 
-def test_jsonl_in_all_its_forms(tmp_path):
+def test_every_form_of_jsonl_is_read(tmp_path):
     path = write_lines(
         tmp_path / "pairs.jsonl",
         FULL,
@@ -60,7 +60,7 @@ def test_jsonl_in_all_its_forms(tmp_path):
     assert (triple.positives[0].text, triple.negatives[0].text) == ("d", "e")
 
 
-def test_an_id_of_null_is_none(tmp_path):
+def test_a_null_id_is_no_id(tmp_path):
     path = write_lines(
         tmp_path / "pairs.jsonl",
         {"id": None, "query": "a", "positive": {"id": None, "text": "b"}},
@@ -71,7 +71,7 @@ def test_an_id_of_null_is_none(tmp_path):
     assert (named.id, named.positives[0].id) == ("q", "7")
 
 
-def test_a_document_of_a_collection_whose_id_is_null_is_a_bad_record(tmp_path):
+def test_a_null_id_in_a_collection_is_a_bad_record(tmp_path):
     write_lines(tmp_path / "corpus.jsonl", {"_id": "d1", "text": "x"}, {"_id": None, "text": "y"})
     write_lines(tmp_path / "queries.jsonl", {"_id": "q", "text": "one"})
     write_lines(tmp_path / "qrels" / "train.tsv", "q\td1\t1")
@@ -80,14 +80,14 @@ def test_a_document_of_a_collection_whose_id_is_null_is_a_bad_record(tmp_path):
 
 
 @pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".xz", lzma.compress)])
-def test_compressed_files_and_patterns(tmp_path, suffix, compress):
+def test_compressed_files_and_patterns_are_read(tmp_path, suffix, compress):
     for name in ("b", "a"):
         line = json.dumps({"query": name, "text": "x"}).encode() + b"\n"
         (tmp_path / f"{name}.jsonl{suffix}").write_bytes(compress(line))
     assert [example.query for example in examples(tmp_path / f"*.jsonl{suffix}")] == ["a", "b"]
 
 
-def test_tsv_triples(tmp_path):
+def test_tsv_triples_are_read(tmp_path):
     path = write_lines(tmp_path / "triples.tsv", "q\tgood\tbad\tworse", "q2\tgood2")
     first, second = examples(path, language="en")
     assert (first.query, first.positives[0].text) == ("q", "good")
@@ -95,7 +95,7 @@ def test_tsv_triples(tmp_path):
     assert second.negatives == ()
 
 
-def test_tfrecords_written_and_read_back(tmp_path):
+def test_tfrecords_survive_a_round_trip(tmp_path):
     import tensorflow as tf
 
     from xtr_tf.training.data.tfrecords import serialize_example
@@ -128,7 +128,7 @@ def test_a_truncated_tfrecord_is_a_bad_record(tmp_path):
         examples(path)
 
 
-def test_beir(tmp_path):
+def test_beir_is_read(tmp_path):
     write_lines(
         tmp_path / "corpus.jsonl", *({"_id": f"d{i}", "title": "t", "text": str(i)} for i in range(4))
     )
@@ -149,7 +149,7 @@ def test_beir(tmp_path):
     assert dataset.judgements == {"q1": {"d1": 2, "d0": 0}, "q2": {"d2": 1}}
 
 
-def test_ms_marco(tmp_path):
+def test_ms_marco_is_read(tmp_path):
     write_lines(tmp_path / "collection.tsv", *(f"{i}\tpassage {i}" for i in range(6)))
     write_lines(tmp_path / "queries.train.tsv", "10\tten", "11\televen", "99\tunjudged")
     write_lines(tmp_path / "qrels.train.tsv", "10\t0\t1\t1", "11\t0\t2\t1", "11\t0\t3\t1")
@@ -162,7 +162,7 @@ def test_ms_marco(tmp_path):
     assert [document.id for document in second.negatives] == ["5", "0"]
 
 
-def test_miracl(tmp_path):
+def test_miracl_is_read(tmp_path):
     for language in ("sw", "fi"):
         name = f"miracl-v1.0-{language}"
         write_lines(tmp_path / name / "topics" / f"topics.{name}-dev.tsv", f"1\tquery {language}")
@@ -208,7 +208,7 @@ def test_bad_records_are_skipped_up_to_the_limit_and_then_named(tmp_path, caplog
         ("other\td1\t1", "query 'other' is judged, but absent"),
     ],
 )
-def test_a_judgement_of_what_is_absent_is_a_bad_record(tmp_path, judgement, sentence):
+def test_a_judgement_of_an_unknown_id_is_a_bad_record(tmp_path, judgement, sentence):
     write_lines(tmp_path / "corpus.jsonl", {"_id": "d1", "text": "x"})
     write_lines(tmp_path / "queries.jsonl", {"_id": "q", "text": "one"})
     write_lines(tmp_path / "qrels" / "train.tsv", "q\td1\t1", judgement)
@@ -275,7 +275,7 @@ def test_a_file_of_examples_is_a_set_to_search(tmp_path):
     assert list(dataset.judgements.values()) == [{"a": 1}, {"b": 1, "other": 1}]
 
 
-def test_sets_are_refused_by_their_key(tmp_path):
+def test_a_refused_set_is_named_by_its_key(tmp_path):
     good = SourceConfig(str(write_lines(tmp_path / "a.jsonl", "{}")))
     (tmp_path / "a.bin").write_bytes(b"")
     bad = SourceConfig(str(tmp_path / "a.bin"))
@@ -286,7 +286,7 @@ def test_sets_are_refused_by_their_key(tmp_path):
         check_sources(DataConfig(train=(SourceConfig("nowhere.jsonl"),)))
 
 
-def test_bad_records_by_share():
+def test_bad_records_may_be_limited_by_share():
     records = BadRecords(0.1)
     for line in range(1, 12):
         records.skip("a.jsonl", line, "no query")
@@ -302,7 +302,7 @@ def test_the_current_folder_is_a_data_set(repository, monkeypatch):
     assert len(examples(".")) == 540
 
 
-def test_records_of_texts_are_no_tokenized_ones(tmp_path):
+def test_records_of_texts_are_refused_as_tokenized_ones(tmp_path):
     import tensorflow as tf
 
     from xtr_tf.training.data.tfrecords import serialize_example

@@ -1,4 +1,4 @@
-"""The order of training is a function of the seed, complete, and balanced as asked."""
+"""The order of examples depends only on the seed, is complete, and balances languages as configured."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ def test_epochs_and_seeds_differ_and_repeat():
     assert [index for index, _ in first[:100]] != list(range(100))
 
 
-def test_any_position_can_be_asked_for_first():
+def test_any_position_can_be_read_first():
     later = draws(Sampler(LANGUAGES, 2.0, seed=0), 1234, 1235)
     sampler = Sampler(LANGUAGES, 2.0, seed=0)
     assert draws(sampler, 0, 1235)[-1:] == later
 
 
-def test_the_order_is_that_of_earlier_versions():
-    """A run that is continued goes on with the examples that it had not seen."""
+def test_the_order_is_the_same_as_in_earlier_versions():
+    """A resumed run continues with the examples that it has not seen."""
     drawn = draws(Sampler(LANGUAGES, 2.0, seed=7), 95, 102)
     assert drawn == [(90, 2), (71, 0), (57, 0), (68, 0), (22, 0), (33, 1), (88, 1)]
 
 
 @pytest.mark.parametrize(("temperature", "share"), [(1.0, 0.1), (2.0, 0.25), (1e9, 0.5)])
-def test_temperature_evens_out_languages(temperature, share):
+def test_temperature_balances_languages(temperature, share):
     drawn = draws(Sampler(LANGUAGES, temperature, seed=0), 0, 100)
     assert sum(LANGUAGES[index] == "sw" for index, _ in drawn) == pytest.approx(100 * share, abs=1)
 
 
-def test_no_example_comes_again_before_all_others_of_its_language():
+def test_no_example_repeats_before_all_others_of_its_language_were_seen():
     drawn = draws(Sampler(LANGUAGES, 4.0, seed=1), 0, 1000)
     for language in ("en", "sw"):
         counts = collections.Counter(index for index, _ in drawn if LANGUAGES[index] == language)
@@ -69,7 +69,7 @@ def test_the_examples_of_a_run_have_one_language():
     np.testing.assert_array_equal(sampler(np.arange(200, 210))[0], drawn[200:210])
 
 
-def test_runs_use_all_examples_of_a_language_before_any_again():
+def test_runs_use_all_examples_of_a_language_before_repeating_one():
     drawn, _ = Sampler(LANGUAGES, 1.0, seed=2, run=8)(np.arange(8 * 13 * 10))
     for language in ("en", "sw"):
         counts = collections.Counter(drawn[LANGUAGES[drawn] == language].tolist())

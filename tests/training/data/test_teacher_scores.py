@@ -1,4 +1,4 @@
-"""A teacher's scores from a file of their own."""
+"""A teacher's scores, read from a separate file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from xtr_tf.training.data.sources import open_source
 
 @pytest.fixture
 def source(tmp_path):
-    """Two queries with one positive and two negatives each; one negative has a score of its own."""
+    """Two queries with one positive and two negatives each; the negatives have scores of their own."""
     records = [
         {
             "id": f"q{i}",
@@ -31,7 +31,7 @@ def source(tmp_path):
     return SourceConfig(path=str(tmp_path / "train.jsonl"), teacher_scores=str(tmp_path / "scores.tsv"))
 
 
-def test_scores_are_found_by_ids_and_come_before_those_of_the_data(source, tmp_path):
+def test_scores_are_matched_by_id_and_override_those_in_the_data(source, tmp_path):
     lines = ["query-id\tcorpus-id\tscore", "q0\tp\t9.5", "q0\tn1\t-2", "q1\tother\t3", "q2\tp\t1"]
     (tmp_path / "scores.tsv").write_text("\n".join(lines))
     (opened,) = open_source(source, BadRecords(limit=0))
@@ -47,7 +47,7 @@ def test_scores_are_found_by_ids_and_come_before_those_of_the_data(source, tmp_p
     assert np.isnan(batch.teacher_scores[1 - row, 0])
 
 
-def test_scores_that_fit_nothing_are_refused(source, tmp_path):
+def test_scores_that_match_no_example_are_refused(source, tmp_path):
     with pytest.raises(InputError, match=r"does not exist; check `teacher_scores`.*scores\.tsv"):
         open_source(source, BadRecords(limit=0))
     (tmp_path / "scores.tsv").write_text("q7\tp\t1\nq0\tp7\t1\n")

@@ -1,4 +1,4 @@
-"""A teacher's vectors: the store, and whose targets they become."""
+"""A teacher's vectors: the store, and the targets made from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DIM = 6
 
 
 def write_store(folder: Path, texts: list[tuple[str, str]], dim: int = DIM, dtype: type = np.float32) -> Path:
-    """A teacher that cuts a text at its spaces."""
+    """Writes the store of a teacher that splits texts at spaces."""
     rng = np.random.default_rng(len(texts))
     spans = [_words(text) for text, _ in texts]
     folder.mkdir()
@@ -67,7 +67,7 @@ TEXTS = [("The Nile flows North", "en"), ("Der Nil", "de"), ("Ärmel \U0001f3d4 
 
 
 def test_texts_come_with_the_targets_of_their_own_tokens(tmp_path, tiny_corpus):
-    """Through lower-casing, and characters of several bytes; every text once in an epoch."""
+    """With lower-casing and multi-byte characters; an epoch has every text once."""
     store = TeacherVectors(write_store(tmp_path / "store", TEXTS))
     assert list(store.languages) == ["en", "de", "de", "en"]
     stream = TaughtStream([str(tmp_path / "store")], 1.0, seed=3, dim=DIM)
@@ -93,7 +93,7 @@ def test_texts_come_with_the_targets_of_their_own_tokens(tmp_path, tiny_corpus):
         assert not batch.targets[row, len(starts) - 1 :].numpy().any()
 
 
-def test_hosts_share_the_texts_of_one_device(tmp_path, tiny_corpus):
+def test_hosts_split_the_texts_of_one_device(tmp_path, tiny_corpus):
     folders = [write_store(tmp_path / "a", TEXTS), write_store(tmp_path / "b", [("third", "fr")] * 2)]
     stream = TaughtStream(list(map(str, folders)), 2.0, seed=0, dim=DIM)
     whole = list(taught_dataset(stream, tiny_corpus.tokenizer, 4, range(2, 4)))
