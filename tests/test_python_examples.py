@@ -104,7 +104,10 @@ def test_the_examples_of_the_library_run(name: str, docs_names: dict[str, Any]) 
         "xtr_tf.evaluation.statistics",
         "xtr_tf.evaluation.token_analysis",
         "xtr_tf.index.anisotropic",
+        "xtr_tf.index.searchers.core",
         "xtr_tf.index.searchers.exact",
+        "xtr_tf.index.searchers.scann",
+        "xtr_tf.index.searchers.sharded",
         "xtr_tf.lexical.terms",
         "xtr_tf.model.folder",
         "xtr_tf.model.weights",
@@ -112,6 +115,7 @@ def test_the_examples_of_the_library_run(name: str, docs_names: dict[str, Any]) 
         "xtr_tf.scoring.reference",
         "xtr_tf.training.data.cloze",
         "xtr_tf.training.data.examples",
+        "xtr_tf.training.data.teacher_vectors",
         "xtr_tf.training.optimizers",
     ],
 )

@@ -33,6 +33,13 @@ class Index:
     """Searchable documents. `Model.index` and `xtr_tf.open` return one.
 
     An index can be searched from many threads at once.
+
+    Example:
+        >>> len(index)
+        3
+        >>> answers = index.search(["How deep is Lake Baikal?", "How long is the Nile?"], top_k=1)
+        >>> [hits.ids for hits in answers]
+        [['baikal'], ['nile']]
     """
 
     _session: Session

@@ -181,6 +181,10 @@ def export_partitions(
     Raises:
         InputError: If the inputs do not belong together, a partition would be empty or too large, the version
             exists, or a partition did not pass the gate. Nothing is left behind.
+
+    Example:
+        >>> job = PartitionExport("models/mxtr_tiny", "out/vectors", "out/index", count=4)
+        >>> export_partitions(job, "out/collection", processes=2).documents
     """
     base = Path(base)
     manifest, index = read_manifest(Path(job.encoder)), TokenIndex.open(job.index)

@@ -28,6 +28,13 @@ def make_optimizer(config: TrainingConfig, variables: Sequence[keras.Variable]) 
 
     Returns:
         The optimiser.
+
+    Example:
+        >>> weights = keras.Variable(ops.ones([3, 2]))
+        >>> optimizer = make_optimizer(TrainingConfig(learning_rate=0.1, warmup_steps=0), [weights])
+        >>> optimizer.apply([ops.ones([3, 2])])
+        >>> bool(ops.all(weights < 1))
+        True
     """
     rate = make_schedule(config)
     if config.optimizer == "adafactor":

@@ -38,6 +38,20 @@ class CoreSearcher(TokenSearcher):
 
     Raises:
         InputError: If there are no tokens.
+
+    Example:
+        Three tokens in two leaves, of which one is searched:
+
+        >>> searcher = CoreSearcher(
+        ...     centres=np.float32([[1, 0], [0, 1]]),
+        ...     leaf_offsets=np.array([0, 2, 3]),
+        ...     postings=np.int32([0, 2, 1]),
+        ...     vectors=np.int8([[127, 0], [102, 76], [0, 127]]),
+        ...     multipliers=np.float32([127, 127]),
+        ... )
+        >>> hits = searcher.search(tf.constant([[1.0, 0.0]]), tf.constant(3), tf.constant(1))
+        >>> hits.token_ids.numpy().tolist()
+        [[0, 2]]
     """
 
     def __init__(

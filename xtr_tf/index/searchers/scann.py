@@ -62,6 +62,23 @@ class ScannSearcher(TokenSearcher):
 
     Raises:
         InputError: If there are no tokens.
+
+    Example:
+        Two tokens in two leaves. A code is the position of a codeword, which is added to the centre:
+
+        >>> steps = np.linspace(-0.8, 0.7, 16, dtype=np.float32)
+        >>> searcher = ScannSearcher(
+        ...     centres=np.float32([[1, 0], [0, 1]]),
+        ...     codebook=np.stack([steps, -steps], axis=1)[None],
+        ...     leaf_of_token=np.array([0, 1], np.int32),
+        ...     codes=np.uint8([[6], [11]]),
+        ... )
+        >>> hits = searcher.search(tf.constant([[1.0, 0.0]]), tf.constant(2), tf.constant(2))
+        >>> hits.token_ids.numpy().tolist()
+        [[0, 1]]
+        >>> print(searcher.approximate_vectors(tf.constant([0, 1])).numpy().round(1))
+        [[0.8 0.2]
+         [0.3 0.7]]
     """
 
     def __init__(

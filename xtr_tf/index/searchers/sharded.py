@@ -27,6 +27,14 @@ class ShardedSearcher(TokenSearcher):
 
     Raises:
         InputError: If there are no shards, or if their widths differ.
+
+    Example:
+        >>> from xtr_tf.index.searchers.exact import ExactSearcher
+        >>> vectors = np.eye(4, dtype=np.float32)
+        >>> searcher = ShardedSearcher([ExactSearcher(vectors[:1]), ExactSearcher(vectors[1:])])
+        >>> hits = searcher.search(tf.constant([[0.5, 0.0, 0.8, 0.3]]), tf.constant(2), tf.constant(0))
+        >>> hits.token_ids.numpy().tolist()
+        [[2, 0]]
     """
 
     def __init__(self, shards: Sequence[TokenSearcher]) -> None:

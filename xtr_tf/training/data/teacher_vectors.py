@@ -34,6 +34,12 @@ class TeacherTokens(NamedTuple):
     Attributes:
         spans: `[tokens, 2]` int32, in characters.
         vectors: `[tokens, dim]`, of any length.
+
+    Example:
+        "deep lake" as two words:
+
+        >>> TeacherTokens(spans=np.int32([[0, 4], [5, 9]]), vectors=np.float32([[3, 4], [1, 0]]))
+        TeacherTokens(...)
     """
 
     spans: np.ndarray
@@ -52,6 +58,18 @@ class TeacherVectors:
     Attributes:
         dim: Width of a vector.
         languages: `[texts]` strings.
+
+    Example:
+        >>> import tempfile
+        >>> temporary = tempfile.TemporaryDirectory()
+        >>> folder = Path(temporary.name)
+        >>> _ = (folder / "texts.jsonl").write_text('{"text": "deep lake", "language": "en"}')
+        >>> np.save(folder / "offsets.npy", [0, 2])
+        >>> np.save(folder / "spans.npy", np.int32([[0, 4], [5, 9]]))
+        >>> np.save(folder / "vectors.npy", np.float32([[3, 4], [1, 0]]))
+        >>> store = TeacherVectors(folder)
+        >>> store.text(0), store.tokens(0).vectors.tolist()
+        ('deep lake', [[3.0, 4.0], [1.0, 0.0]])
     """
 
     def __init__(self, directory: str | Path) -> None:
@@ -123,6 +141,21 @@ class TaughtStream:
 
     Raises:
         InputError: A store cannot be used, has vectors of another width, or there are no texts.
+
+    Example:
+        >>> import tempfile
+        >>> temporary = tempfile.TemporaryDirectory()
+        >>> folder = Path(temporary.name)
+        >>> _ = (folder / "texts.jsonl").write_text('{"text": "deep lake", "language": "en"}')
+        >>> np.save(folder / "offsets.npy", [0, 2])
+        >>> np.save(folder / "spans.npy", np.int32([[0, 4], [5, 9]]))
+        >>> np.save(folder / "vectors.npy", np.float32([[3, 4], [1, 0]]))
+        >>> stream = TaughtStream([temporary.name], language_temperature=1.0, seed=0, dim=2)
+        >>> stream.texts(position=7, size=1)
+        ['deep lake']
+        >>> print(stream.targets(7, starts=np.array([[0, 5]]), limits=np.array([[4, 9]])))
+        [[[0.6 0.8]
+          [1.  0. ]]]
     """
 
     def __init__(self, directories: Sequence[str], language_temperature: float, seed: int, dim: int) -> None:
@@ -189,6 +222,14 @@ def align(teacher: TeacherTokens, starts: np.ndarray, limits: np.ndarray) -> np.
 
     Returns:
         `[length, dim]` float32 of unit length, zero for a token that shares no character with any.
+
+    Example:
+        The second token has two characters of each of the teacher's tokens:
+
+        >>> teacher = TeacherTokens(np.int32([[0, 4], [5, 9]]), np.float32([[2, 0], [0, 5]]))
+        >>> print(align(teacher, np.array([0, 2]), np.array([4, 7])).round(2))
+        [[1.   0.  ]
+         [0.71 0.71]]
     """
     first, last = teacher.spans[:, 0], teacher.spans[:, 1]
     shared = np.minimum(limits[:, None], last[None]) - np.maximum(starts[:, None], first[None])
