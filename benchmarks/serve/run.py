@@ -3,7 +3,7 @@
 Server and client are separate processes and talk over loopback. The soak publishes three versions while it
 runs. All output is kept in `report.txt` in the work folder.
 
-Takes about 20 minutes on two quiet cores, most of it for the soak. The first run also builds the indexes.
+The first run also builds the indexes. `benchmarks/README.md` says how long a run takes.
 """
 
 from __future__ import annotations
