@@ -142,7 +142,7 @@ def test_a_damaged_part_is_encoded_again(corpus: Path, directories: Path, tmp_pa
     content = bytearray(codes.read_bytes())
     content[-1] ^= 1
     codes.write_bytes(content)
-    with pytest.raises(InputError, match="not as it was written, and was removed"):
+    with pytest.raises(InputError, match="was damaged, and was removed"):
         join_coded(out, tmp_path / "index")
     assert files(tmp_path / "index") == whole
     report = in_one_pass(corpus, directories / "encoder", out, config)

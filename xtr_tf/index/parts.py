@@ -128,7 +128,7 @@ def checked_part(part: Path) -> TokenIndex:
         The part.
 
     Raises:
-        InputError: If a file of the part is not as it was written.
+        InputError: If a file of the part is damaged.
     """
     try:
         index = TokenIndex.open(part)
@@ -136,8 +136,8 @@ def checked_part(part: Path) -> TokenIndex:
     except InputError as error:
         shutil.rmtree(part)
         raise InputError(
-            "A part of the index is not as it was written, and was removed; run the build again, which makes "
-            f"what is missing. Received: {str(part)!r}."
+            "A part of the index was damaged, and was removed; run the build again, which writes the missing "
+            f"part. Received: {str(part)!r}."
         ) from error
     return index
 

@@ -126,7 +126,7 @@ def _reference(content: Any) -> Reference:
         return Reference([_first_case(entry) for entry in content], {}, form=1)
     if not 2 <= content["form"] <= FORM:
         raise InputError(
-            "The model's reference answers have a form that this xtr-tf does not know; check the model "
+            "The model's reference answers have a format that this release cannot read; check the model "
             f"with the release that exported it. Received: form {content['form']}."
         )
     return Reference(
