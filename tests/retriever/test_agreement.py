@@ -219,5 +219,5 @@ def test_an_old_form_says_nothing_of_rounding(tmp_path):
 def test_a_newer_form(tmp_path):
     (tmp_path / "assets.extra").mkdir()
     (tmp_path / REFERENCE_FILE).write_text('{"form": 9}')
-    with pytest.raises(InputError, match=r"that this xtr-tf does not know.* Received: form 9\.$"):
+    with pytest.raises(InputError, match=r"that this release cannot read.* Received: form 9\.$"):
         read_reference(tmp_path)

@@ -129,7 +129,7 @@ def test_verify_of_a_model_of_a_newer_release(exact_export, tmp_path):
     copy = unchecked_copy(exact_export, tmp_path / "1")
     reference = json.loads((copy / REFERENCE_FILE).read_text())
     (copy / REFERENCE_FILE).write_text(json.dumps({**reference, "form": 4}))
-    with pytest.raises(InputError, match=r"that this xtr-tf does not know.* Received: form 4\.$"):
+    with pytest.raises(InputError, match=r"that this release cannot read.* Received: form 4\.$"):
         run("verify", copy)
 
 
