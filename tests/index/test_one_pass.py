@@ -71,7 +71,7 @@ def test_the_index_is_that_of_stored_vectors(
     def run(task: Any, shards: Sequence[Any]) -> None:
         run_locally(task, shards)
         if isinstance(task, SampleEncoding):
-            sampled.extend(np.load(task.vectors(shard)) for shard in shards)
+            sampled.extend(np.load(task.result(shard)) for shard in shards)
 
     in_one_pass(corpus, directories / "encoder", tmp_path / "vectors", config, run)
     index = join_coded(tmp_path / "vectors", tmp_path / "index")

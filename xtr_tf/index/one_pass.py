@@ -18,7 +18,7 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -104,11 +104,7 @@ class OnePass:
                 "Without stored vectors, tokens are counted before they are encoded, so none can be left out "
                 f"by its norm; keep vectors, or leave out `min_norm`. Received: {job.config.min_norm}."
             )
-        counting = TokenCount(job)
-        pending = [shard for shard in plan if not counting.counts(shard).exists()]
-        if pending:
-            self.runner(counting, pending)
-        counts = [np.load(counting.counts(shard)) for shard in plan]
+        counts = self._results(TokenCount(job), plan)
         offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
         config = with_kind(self.config, int(offsets[-1]))
         if config.kind != "exact":
@@ -130,15 +126,47 @@ class OnePass:
                 chosen[own - (ends[shard.index] - len(chosen))] = True
                 np.save(task.chosen(shard), chosen)
                 sampled.append(shard)
-        pending = [shard for shard in sampled if not task.vectors(shard).exists()]
+        return np.concatenate(self._results(task, sampled))
+
+    def _results(self, task: _ArrayTask, shards: Sequence[ShardPlan]) -> list[np.ndarray]:
+        """Runs a task on the shards that have no result yet, and loads the results of all."""
+        pending = [shard for shard in shards if not task.result(shard).exists()]
         if pending:
             self.runner(task, pending)
-        return np.concatenate([np.load(task.vectors(shard)) for shard in sampled])
+        return [np.load(task.result(shard)) for shard in shards]
 
 
 @dataclasses.dataclass(frozen=True)
-class TokenCount(JobTask):
-    """The task that counts the tokens of each document."""
+class _ArrayTask(JobTask):
+    """A task whose result is one array per shard.
+
+    Attributes:
+        kind: What the array holds, a part of its file's name.
+    """
+
+    kind: ClassVar[str]
+
+    def output(self, shard: ShardPlan) -> str:
+        """Returns the file of the result, below the directory of the job."""
+        return _name(self.kind, shard)
+
+    def result(self, shard: ShardPlan) -> Path:
+        """Returns the path of the result.
+
+        Args:
+            shard: The plan of the shard.
+
+        Returns:
+            The path.
+        """
+        return Path(self.job.out) / self.output(shard)
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenCount(_ArrayTask):
+    """The task that counts the tokens of each document: `[documents]` int64."""
+
+    kind = "counts"
 
     def load(self) -> TokenCounter:
         """Loads the tokenizer, once per process.
@@ -162,28 +190,15 @@ class TokenCount(JobTask):
         """
         records = planned_documents(Path(self.job.out) / WORK_FOLDER, shard.index)
         counts = counter.count([record.full_text for record in records])
-        _save(self.counts(shard), counts)
+        _save(self.result(shard), counts)
         return {"tokens_counted": int(counts.sum())}
-
-    def output(self, shard: ShardPlan) -> str:
-        """Returns the file of the result, below the directory of the job."""
-        return _name("counts", shard)
-
-    def counts(self, shard: ShardPlan) -> Path:
-        """Returns the file for the result: `[documents]` int64.
-
-        Args:
-            shard: The plan of the shard.
-
-        Returns:
-            The path.
-        """
-        return Path(self.job.out) / self.output(shard)
 
 
 @dataclasses.dataclass(frozen=True)
-class SampleEncoding(JobTask):
-    """The task that encodes the sampled tokens."""
+class SampleEncoding(_ArrayTask):
+    """The task that encodes the sampled tokens: `[sampled tokens, dim]` float32."""
+
+    kind = "sample"
 
     def load(self) -> DocumentEncoder:
         """Loads the encoder, once per process.
@@ -212,16 +227,12 @@ class SampleEncoding(JobTask):
             document.vectors[by_document[index]].astype(np.float32)
             for index, document in zip(sampled, encoded, strict=True)
         ]
-        _save(self.vectors(shard), np.concatenate(vectors))
+        _save(self.result(shard), np.concatenate(vectors))
         return {"tokens_sampled": int(chosen.sum())}
 
     def inputs(self, shard: ShardPlan) -> list[str]:
         """Returns the files that `run` reads, below the directory of the job."""
         return [*super().inputs(shard), _name("counts", shard), _name("chosen", shard)]
-
-    def output(self, shard: ShardPlan) -> str:
-        """Returns the file of the result, below the directory of the job."""
-        return _name("sample", shard)
 
     def chosen(self, shard: ShardPlan) -> Path:
         """Returns the file that says which tokens are sampled: `[tokens]` bool.
@@ -233,17 +244,6 @@ class SampleEncoding(JobTask):
             The path.
         """
         return Path(self.job.out) / _name("chosen", shard)
-
-    def vectors(self, shard: ShardPlan) -> Path:
-        """Returns the file for the result: `[sampled tokens, dim]` float32.
-
-        Args:
-            shard: The plan of the shard.
-
-        Returns:
-            The path.
-        """
-        return Path(self.job.out) / self.output(shard)
 
 
 class _Coder(NamedTuple):
