@@ -186,6 +186,46 @@ def test_bad_options_are_refused_inside_the_graph(options, sentence):
         run_in_graph(normalised(generator, 5, 8), normalised(generator, 1, 3, 8), **arguments)
 
 
+def test_a_graph_that_knows_no_sizes_scores_one_query_and_several():
+    generator = np.random.default_rng(3)
+    documents = np.repeat(np.arange(6, dtype=np.int32), 4)
+    vectors = normalised(generator, len(documents), 8)
+    searcher = ExactSearcher(vectors)
+    queries = normalised(generator, 3, 5, 8)
+    mask = np.arange(5) < np.array([[5], [2], [4]])
+    options = {"imputation": ["constant", "top_k_prime", "none"], "constant": [0.3, 0.0, 0.0]}
+    specs = [
+        tf.TensorSpec([None, None, 8], tf.float32),
+        tf.TensorSpec([None, None], tf.bool),
+        tf.TensorSpec([None], tf.string),
+        tf.TensorSpec([None], tf.float32),
+    ]
+
+    @tf.function(input_signature=specs)
+    def run(queries, mask, imputation, constant):
+        rows = flatten_queries(queries, mask)
+        # Searchers need the width of a row when the graph is built.
+        assert rows.shape.as_list() == [None, 8]
+        hits = searcher.search(rows, tf.constant(7), tf.constant(0))
+        return score_documents(
+            hits, mask, lambda tokens: tf.gather(documents, tokens), 6, 6, imputation, constant
+        )
+
+    for rows in (slice(0, 3), slice(0, 1), slice(1, 2), slice(2, 3)):
+        imputations, constants = options["imputation"][rows], options["constant"][rows]
+        ordinals, scores = run(queries[rows], mask[rows], imputations, constants)
+        for query, (imputation, constant) in enumerate(zip(imputations, constants, strict=True)):
+            row = range(3)[rows][query]
+            [expected] = reference_xtr(
+                queries[row, np.newaxis], mask[row, np.newaxis], vectors, documents, 7,
+                imputation, constant, np.ones(6, bool),
+            )  # fmt: skip
+            found = {
+                d: s for d, s in zip(ordinals[query].numpy(), scores[query].numpy(), strict=True) if d >= 0
+            }
+            assert found == pytest.approx(expected, rel=0, abs=TOLERANCE)
+
+
 @tf.function
 def run_in_graph(vectors, queries, top_k, imputation="top_k_prime"):
     similarities = tf.matmul(queries[0], vectors, transpose_b=True)

@@ -241,7 +241,7 @@ class Retriever(tf.Module):
             request.top_k,
             request.imputation,
             request.constant,
-            None if queries.weights is None else tf.boolean_mask(queries.weights, queries.mask),
+            None if queries.weights is None else flatten_queries(queries.weights, queries.mask),
         )
         return RankedDocuments(*(part[: tf.shape(queries.mask)[0]] for part in ranked))
 

@@ -147,7 +147,11 @@ def _search_rows(
             lambda: tuple(searcher.search_allowed(padded, k_prime, leaves, lengths, allowed())),
             search,
         )
-    return TokenHits(*(part[: tf.shape(rows)[0]] for part in hits))
+    # Fewer ops than `part[:count]`.
+    count = tf.shape(rows)[0]
+    matrix, first = tf.stack([count, -1]), tf.constant([0, 0])
+    token_ids, scores, valid = (tf.slice(part, first, matrix) for part in hits[:3])
+    return TokenHits(token_ids, scores, valid, tf.slice(hits[3], first[:1], matrix[:1]))
 
 
 def _search_groups(

@@ -38,7 +38,8 @@ def flatten_queries(encodings: tf.Tensor, query_mask: tf.Tensor) -> tf.Tensor:
     Returns:
         `[rows, dim]`, in the order of `tf.where(query_mask)`.
     """
-    return tf.boolean_mask(encodings, tf.cast(query_mask, tf.bool))
+    # One op, where `tf.boolean_mask` needs ten.
+    return tf.gather_nd(encodings, tf.where(query_mask))
 
 
 def score_documents(
@@ -147,28 +148,30 @@ def map_queries(
         summarize=8,
     )
     with tf.control_dependencies([] if check is None else [check]):
-        missing = hits.missing_similarities(of_rows(imputation, query_mask), of_rows(constant, query_mask))
+        only_retrieved = imputation == "none"
     documents = document_of(hits.token_ids)
-    weights = tf.ones_like(missing) if weights is None else weights
-    everything = QueryHits(documents, hits.scores, missing, weights, imputation == "none")
+    weights = tf.ones_like(hits.cutoffs) if weights is None else weights
 
     def call_once() -> Any:
-        of_query = everything._replace(only_retrieved=everything.only_retrieved[0])
+        missing = hits.missing_similarities(imputation[:1], constant[:1])
+        of_query = QueryHits(documents, hits.scores, missing, weights, only_retrieved[0])
         result = function(of_query, *(value[0] for value in values))
         return tf.nest.map_structure(lambda part: part[tf.newaxis], result)
 
     def call_each() -> Any:
+        missing = hits.missing_similarities(of_rows(imputation, query_mask), of_rows(constant, query_mask))
+        rows_of_all = (documents, hits.scores, missing, weights)
         lengths = tf.reduce_sum(tf.cast(query_mask, tf.int32), axis=1)
         ends = tf.cumsum(lengths)
 
         def call(query: tuple[tf.Tensor, ...]) -> Any:
             start, end, only_retrieved, *row = query
-            of_rows = [part[start:end] for part in everything[:-1]]
-            return function(QueryHits._make([*of_rows, only_retrieved]), *row)
+            of_query = [part[start:end] for part in rows_of_all]
+            return function(QueryHits._make([*of_query, only_retrieved]), *row)
 
         return tf.map_fn(
             call,
-            (ends - lengths, ends, tf.broadcast_to(everything.only_retrieved, tf.shape(ends)), *values),
+            (ends - lengths, ends, tf.broadcast_to(only_retrieved, tf.shape(ends)), *values),
             fn_output_signature=returns,
             parallel_iterations=None if tf.executing_eagerly() else _QUERIES_AT_ONCE,
         )

@@ -7,6 +7,7 @@ Importing this file loads ScaNN's op library. No other file in xtr_tf may import
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -166,44 +167,38 @@ class ScannSearcher(TokenSearcher):
     ) -> TokenHits:
         handle = self.resource.searcher_handle()
         leaves = self._rule.leaves_to_search(leaves, k_prime)
+        before_reordering = tf.minimum(k_prime * (REORDERED_PER_K_PRIME if self.int8 else 1), self.num_tokens)
         rows = tf.shape(query_vectors)[0]
-        # ScaNN refuses a search without queries, so every part gets at least one.
-        padded = tf.pad(query_vectors, [[0, tf.maximum(self._parallel_searches - rows, 0)], [0, 0]])
         scored = tf.cast(rows * leaves, tf.float32) * (self.num_tokens / self._rule.num_leaves)
+
+        def search(queries: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            found = scann_ops.scann_search_batched(handle, queries, k_prime, before_reordering, leaves, False)
+            ids, scores = (tf.ensure_shape(part, [None, None]) for part in (found.indices, found.distances))
+            return ids, scores
+
+        # ScaNN refuses a search without queries.
         ids, scores = tf.cond(
-            scored < _SPLIT_FROM,
-            lambda: self._search_parts(handle, padded, k_prime, leaves, 1),
-            lambda: self._search_parts(handle, padded, k_prime, leaves, self._parallel_searches),
+            (scored < _SPLIT_FROM) | (rows < self._parallel_searches),
+            lambda: search(query_vectors),
+            lambda: _in_parts(search, query_vectors, self._parallel_searches),
         )
-        ids, scores = ids[:rows], scores[:rows]
         return hits_from_padded(ids, scores, tf.math.is_finite(scores))
 
-    def _search_parts(
-        self, handle: tf.Tensor, query_vectors: tf.Tensor, k_prime: tf.Tensor, leaves: tf.Tensor, parts: int
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Searches `parts` of the rows at the same time. Returns token ids and scores, padded with NaN."""
-        before_reordering = tf.minimum(k_prime * (REORDERED_PER_K_PRIME if self.int8 else 1), self.num_tokens)
-        bounds = tf.range(parts + 1) * tf.shape(query_vectors)[0] // parts
-        hits = [
-            scann_ops.scann_search_batched(
-                handle,
-                query_vectors[bounds[part] : bounds[part + 1]],
-                k_prime,
-                before_reordering,
-                leaves,
-                False,
-            )
-            for part in range(parts)
-        ]
-        columns = tf.reduce_max([tf.shape(part.indices)[1] for part in hits])
-        ids = tf.concat([_widen(part.indices, columns, 0) for part in hits], axis=0)
-        scores = tf.concat([_widen(part.distances, columns, np.nan) for part in hits], axis=0)
-        return ids, scores
 
+def _in_parts(
+    search: Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]], query_vectors: tf.Tensor, parts: int
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Searches parts of the rows at the same time. Returns token ids and scores, padded with NaN."""
+    bounds = tf.range(parts + 1) * tf.shape(query_vectors)[0] // parts
+    hits = [search(query_vectors[bounds[part] : bounds[part + 1]]) for part in range(parts)]
+    columns = tf.reduce_max([tf.shape(ids)[1] for ids, _ in hits])
 
-def _widen(values: tf.Tensor, columns: tf.Tensor, fill: float) -> tf.Tensor:
-    values = tf.reshape(values, [tf.shape(values)[0], -1])
-    return tf.pad(values, [[0, 0], [0, columns - tf.shape(values)[1]]], constant_values=fill)
+    def widen(values: tf.Tensor, fill: float) -> tf.Tensor:
+        return tf.pad(values, [[0, 0], [0, columns - tf.shape(values)[1]]], constant_values=fill)
+
+    ids = tf.concat([widen(part, 0) for part, _ in hits], axis=0)
+    scores = tf.concat([widen(part, np.nan) for _, part in hits], axis=0)
+    return ids, scores
 
 
 class _ScannResource(tf.saved_model.experimental.TrackableResource):
