@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "benchmarks" / "search")]
+sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "benchmarks")]
 
 from environments import environment  # noqa: E402
 
@@ -109,9 +109,7 @@ def main() -> None:
         result["first_query_ms"] = 1000 * opened["first_query_s"]
         result["first_query_cpu_ms"] = 1000 * opened["first_query_cpu_s"]
         result["query_ms"] = 1000 * opened["queries_s"] / _QUERIES
-        python = (
-            environment(REPOSITORY / ".bench" / "search" / "environments", "plaid") if options.plaid else None
-        )
+        python = environment(REPOSITORY / ".bench", "plaid") if options.plaid else None
         if python:
             stored = Path(folder) / "vectors.npz"
             vectors_file(passages(options.plaid), stored)

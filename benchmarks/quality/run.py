@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from xtr_tf.collections.dataset import Dataset
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-sys.path.append(str(Path(__file__).resolve().parents[1] / "search"))
 from engine_process import processor_name
 from environments import environment
 from exported_model import export_model

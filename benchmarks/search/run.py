@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 from curves import Point, median_of_rounds, milliseconds_at, overlap, points_of, reciprocal_rank, worst_ratio
-from environments import PACKAGES, environment
 from token_set import TokenSet
 from truth import exact_answers, yardstick
 
@@ -30,6 +29,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))  # what the benchmarks
 
 from earlier_commit import checked_out
 from engine_process import processor_name
+from environments import PACKAGES, environment
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]

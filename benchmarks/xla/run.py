@@ -27,11 +27,9 @@ from typing import Any, NamedTuple
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # what the benchmarks share
 
 from engine_process import REPOSITORY, print_machine
+from environments import environment
 
 _HERE = Path(__file__).parent
-_ENVIRONMENTS = REPOSITORY / ".bench"
-_JAXLIB = "jaxlib==0.4.38"  # its XLA reads the programs of TensorFlow 2.16
-_JAX = "jax[tpu]==0.6.2"  # with libtpu 0.0.17.1, the TPU's compiler
 # The share of a chip's peak that a step is assumed to reach.
 _UTILISATION = (0.3, 0.5)
 _REPORTED = 8
@@ -88,7 +86,7 @@ def _measure(replicas: int) -> dict[str, Any]:
         program = _answer(
             [sys.executable, "-W", "ignore", str(_HERE / "program.py"), str(replicas), str(hlo)]
         )
-        costs = _answer([_python("xla-env", _JAXLIB), str(_HERE / "cost.py"), str(hlo)])
+        costs = _answer([_python("xla"), str(_HERE / "cost.py"), str(hlo)])
     return {**program, **costs}
 
 
@@ -97,7 +95,7 @@ def _compile(layers: int, overrides: list[str]) -> None:
         hlo = str(Path(folder, "step.txt"))
         program = [sys.executable, "-W", "ignore", str(_HERE / "program.py"), "example", hlo, str(layers)]
         subprocess.run([*program, *overrides], check=True, stderr=subprocess.DEVNULL)
-        memory = _answer([_python("tpu-env", _JAX), str(_HERE / "tpu_compiler.py"), _EXAMPLE_TPU, hlo])
+        memory = _answer([_python("tpu"), str(_HERE / "tpu_compiler.py"), _EXAMPLE_TPU, hlo])
     verdict = "fits" if memory["fits"] else "does not fit"
     print(
         f"COMPILED for {_EXAMPLE_TPU} with {layers} layers: {memory['hbm'] / 2**30:.2f} GiB of a chip's "
@@ -112,16 +110,8 @@ def _answer(command: list[str]) -> dict[str, Any]:
     return dict(json.loads(finished.stdout.splitlines()[-1]))
 
 
-def _python(name: str, package: str) -> str:
-    """Returns the interpreter of an environment with a package, which is made if necessary."""
-    environment = _ENVIRONMENTS / name
-    python = environment / "bin" / "python"
-    if not (environment / package).is_file():
-        print(f"installing {package} into {environment.relative_to(REPOSITORY)}", file=sys.stderr)
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(environment)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", package], check=True)
-        (environment / package).touch()
-    return str(python)
+def _python(name: str) -> str:
+    return str(environment(REPOSITORY / ".bench", name) or sys.exit(1))
 
 
 def _input_ratio() -> str:

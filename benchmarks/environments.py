@@ -1,4 +1,4 @@
-"""Environments of engines that cannot share xtr-tf's, made once under `.bench/`."""
+"""Environments of engines and compilers that cannot share xtr-tf's, made once under `.bench/`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ PACKAGES = {
     "nomic": ("torch==2.13.0", "gguf==0.19.0", "tokenizers", "numpy", "faiss-cpu==1.12.0"),
     "warp": ("xtr-warp-rs==2.1.0.2110",),
     "plaid": ("fast-plaid==1.7.0.2110",),
+    "xla": ("jaxlib==0.4.38",),  # its XLA reads the programs of TensorFlow 2.16
+    "tpu": ("jax[tpu]==0.6.2",),  # with libtpu 0.0.17.1, the TPU's compiler
 }
 
 
