@@ -196,7 +196,7 @@ class LoadedEncoder:
                 progress.advance(len(group))
         return CorpusTokens(
             documents,
-            np.concatenate([document.vectors for document in encoded]).astype(np.float32),
+            np.concatenate([document.vectors for document in encoded], dtype=np.float32),
             np.cumsum([0, *(len(document.pieces) for document in encoded)]),
             np.concatenate([document.pieces for document in encoded]),
             np.concatenate([document.spans for document in encoded]),
