@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.support.documents import Block, blocks
+from tests.support.processes import USERS_ENVIRONMENT
 from tests.test_python_examples import run_and_capture, same
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -39,8 +40,7 @@ class Reader:
         self._names: dict[str, Any] = {}
         self._servers: list[subprocess.Popen[str]] = []
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        self._environment = {**os.environ, "PATH": path, "XDG_CACHE_HOME": str(folder / "cache")}
-        del self._environment["TF_CPP_MIN_LOG_LEVEL"]  # the tests' own; readers have none
+        self._environment = {**USERS_ENVIRONMENT, "PATH": path, "XDG_CACHE_HOME": str(folder / "cache")}
         self.seen = ""
 
     def follow(self, tutorial: list[Block]) -> None:

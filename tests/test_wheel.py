@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import tarfile
 import textwrap
@@ -10,6 +9,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.support.processes import USERS_ENVIRONMENT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -86,17 +87,24 @@ def test_the_wheel_is_enough(
 ) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    chosen = {**environment, "PYENV_VERSION": version}
+    chosen = {**USERS_ENVIRONMENT, "PYENV_VERSION": version}
     subprocess.run(
         [uv, "venv", "--quiet", "--seed", "--python", version, tmp_path / "venv"], check=True, env=chosen
     )
     python = tmp_path / "venv" / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", distributions[0]], check=True, env=environment)
+    subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", distributions[0]], check=True, env=USERS_ENVIRONMENT
+    )
 
     def run(*command: str | Path) -> str:
         ended = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=900
+            command,
+            cwd=folder,
+            env=USERS_ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=900,
         )
         assert ended.returncode == 0, ended.stderr
         return ended.stdout

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.support.processes import USERS_ENVIRONMENT
 
 LIBRARIES = {"langchain": "langchain-core", "llama_index": "llama-index-core", "mteb": "mteb"}
 
@@ -17,7 +18,7 @@ LIBRARIES = {"langchain": "langchain-core", "llama_index": "llama-index-core", "
 def test_an_adapter_works_with_its_library(name: str, repository: Path, tmp_path: Path) -> None:
     uv = subprocess.check_output([repository / "tools" / "setup.sh", "--uv"], text=True).strip()
     python = tmp_path / "environment" / "bin" / "python"
-    environment = {**os.environ, "PYENV_VERSION": "3.12"}
+    environment = {**USERS_ENVIRONMENT, "PYENV_VERSION": "3.12"}
     subprocess.run(
         [uv, "venv", "--quiet", "--python", "3.12", tmp_path / "environment"], check=True, env=environment
     )
@@ -25,5 +26,7 @@ def test_an_adapter_works_with_its_library(name: str, repository: Path, tmp_path
         [uv, "pip", "install", "--quiet", "--python", python, LIBRARIES[name], str(repository)], check=True
     )
     script = repository / "tests" / "adapters" / f"check_{name}.py"
-    ended = subprocess.run([python, script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [python, script], cwd=tmp_path, capture_output=True, text=True, check=False, env=USERS_ENVIRONMENT
+    )
     assert ended.stdout.endswith("right\n"), ended.stderr

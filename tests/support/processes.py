@@ -15,6 +15,13 @@ from pathlib import Path
 from unittest import mock
 
 COMMAND = str(Path(sys.executable).parent / "xtr-tf")
+#: A user's variables, for programs of other environments: without those of the tests, and without the one
+#: that importing TensorFlow Transform sets, which makes TensorFlow look for Keras 2 in all child processes.
+USERS_ENVIRONMENT = {
+    name: value
+    for name, value in os.environ.items()
+    if name not in ("KERAS_BACKEND", "TF_CPP_MIN_LOG_LEVEL", "TF_USE_LEGACY_KERAS", "PYTHONPATH")
+}
 
 
 def run_command(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
