@@ -49,6 +49,17 @@ def repository() -> Path:
     return REPOSITORY
 
 
+@pytest.fixture
+def bucket(tmp_path: Path) -> Iterator[Path]:
+    """The folder that `far://bucket` is kept in."""
+    from tests.support.far_file_system import FarFileSystem
+
+    FarFileSystem.root, FarFileSystem.read = tmp_path / "far", []
+    (FarFileSystem.root / "bucket").mkdir(parents=True)
+    yield FarFileSystem.root / "bucket"
+    del FarFileSystem.root, FarFileSystem.read
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of measurement data, which is not part of the repository."""

@@ -24,6 +24,7 @@ import tensorflow as tf
 from apache_beam.io.filesystems import FileSystems
 
 from tfx_pipeline.config import is_remote
+from xtr_tf.vectors.folders import Folder
 
 _SECONDS_BETWEEN_LOOKS = 30.0
 
@@ -46,12 +47,29 @@ def local_input(uri: str) -> Iterator[Path]:
         yield Path(folder)
 
 
+def folder_at(uri: str) -> Folder:
+    """Returns an artifact whose files are read one by one. A remote file is copied when it is read.
+
+    Args:
+        uri: Folder of the artifact, local or remote.
+
+    Returns:
+        The folder.
+    """
+    if not is_remote(uri):
+        return Folder(uri)
+    from xtr_tf.vectors.remote import RemoteFolder
+
+    return RemoteFolder(uri)
+
+
 @contextmanager
-def local_output(uri: str) -> Iterator[Path]:
+def local_output(uri: str, last: str = "") -> Iterator[Path]:
     """Provides a local directory to write an artifact into.
 
     Args:
         uri: Folder of the artifact. If it is remote, the directory is copied there unless an error occurs.
+        last: File to copy after all others, without which the artifact is not complete.
 
     Yields:
         The local directory.
@@ -61,8 +79,10 @@ def local_output(uri: str) -> Iterator[Path]:
         yield Path(uri)
         return
     with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
-        copy_folder(folder, uri)
+        out = Path(folder, "artifact")  # writers may use hidden names next to it
+        out.mkdir()
+        yield out
+        copy_folder(str(out), uri, last)
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from xtr_tf.config.retrieval import IndexConfig
 from xtr_tf.errors import InputError
 from xtr_tf.index.build import build_index
 from xtr_tf.index.joining import IndexPart, join_indexes
-from xtr_tf.index.parts import IndexingJob, build_in_parts
+from xtr_tf.index.part_tasks import IndexingJob
+from xtr_tf.index.parts import build_in_parts
 from xtr_tf.index.quantizer import trained_quantizer
 from xtr_tf.vectors.runners import run_locally
 from xtr_tf.vectors.store import TokenVectors

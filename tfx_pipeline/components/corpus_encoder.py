@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import posixpath
 import shutil
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,9 +21,9 @@ from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionP
 from tfx.utils import io_utils
 
 from tfx_pipeline.artifacts import TokenVectorsArtifact, local_encoder
-from tfx_pipeline.components.executor import Artifacts, SingleArtifacts, names_runner
+from tfx_pipeline.components.executor import Artifacts, SingleArtifacts, named_runner
 from tfx_pipeline.config import is_remote, settings_from_json
-from tfx_pipeline.storage import WorkArea, key_of, local_input, local_output
+from tfx_pipeline.storage import WorkArea, folder_at, key_of, local_input, local_output
 from xtr_tf.collections.corpus import CorpusReader
 from xtr_tf.config.retrieval import EncodingConfig, IndexConfig
 from xtr_tf.index.folder import TokenIndex
@@ -33,6 +32,7 @@ from xtr_tf.index.refresh import encode_changes
 from xtr_tf.index.update import TrainingState, advice
 from xtr_tf.model.folder import read_manifest
 from xtr_tf.vectors.encode import EncodingReport, encode_corpus
+from xtr_tf.vectors.folders import Folder
 from xtr_tf.vectors.runners import Runner, run_locally
 from xtr_tf.vectors.store import TokenVectors
 from xtr_tf.vectors.update import ChangedDocuments, compare_documents, update_vectors
@@ -89,7 +89,7 @@ class CorpusEncoderExecutor(SingleArtifacts, base_executor.BaseExecutor):
             out.rmdir()
             if not indexing:
                 base = stack.enter_context(local_input(latest["vectors"])) if latest else None
-                figures = job.encode(latest["vectors"] if latest else "", base, out)
+                figures = job.encode(folder_at(latest["vectors"]) if latest else None, base, out)
             else:
                 last = area.latest(INDEX_KIND, key_of(fingerprint, indexing))
                 if not (properties["keep_order"] and last and latest == {"vectors": last["vectors"]}):
@@ -117,9 +117,9 @@ class _Job:
     config: EncodingConfig
     properties: dict[str, Any]
 
-    def encode(self, earlier: str, base: Path | None, out: Path) -> dict[str, int]:
-        """Encodes the corpus, except texts whose vectors are in `base`, a copy of `earlier`."""
-        report = self._encode(reuse=base, runner=_runner(self.properties, earlier))
+    def encode(self, earlier: Folder | None, base: Path | None, out: Path) -> dict[str, int]:
+        """Encodes the corpus, except texts whose vectors are in `earlier`, of which `base` is a copy."""
+        report = self._encode(reuse=earlier, runner=_runner(self.properties))
         _place(self.work / "vectors", base if self.properties["keep_order"] else None, out)
         return _figures(report)
 
@@ -223,18 +223,8 @@ def _link_examples(corpus: Artifact, folder: Path) -> None:
             number += 1
 
 
-def _runner(properties: dict[str, Any], earlier: str = "") -> Runner:
-    """Uses Beam's workers if a runner is named. They read the vectors to reuse from `earlier`."""
-    beam_args, work = json.loads(properties["beam_args"]), properties["work"]
-    if not names_runner(beam_args):
-        return run_locally
-    from xtr_tf.vectors.beam import BeamRunner
-    from xtr_tf.vectors.staged import StagedRunner
-
-    runner = BeamRunner(beam_args)
-    if not is_remote(work):
-        return runner
-    return StagedRunner(runner, posixpath.join(work, "staging"), earlier if is_remote(earlier) else "")
+def _runner(properties: dict[str, Any]) -> Runner:
+    return named_runner(properties["beam_args"], properties["work"]) or run_locally
 
 
 def _place(encoded: Path, base: Path | None, out: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionP
 
 from tfx_pipeline.artifacts import TokenIndexArtifact, TokenVectorsArtifact
 from tfx_pipeline.components.corpus_encoder import INDEX_KIND as KIND
-from tfx_pipeline.components.executor import Artifacts, SingleArtifacts, names_runner
-from tfx_pipeline.config import is_remote, settings_from_json
-from tfx_pipeline.storage import WorkArea, key_of, local_input, local_output
+from tfx_pipeline.components.executor import Artifacts, SingleArtifacts, named_runner
+from tfx_pipeline.config import settings_from_json
+from tfx_pipeline.storage import WorkArea, folder_at, key_of, local_output
 from xtr_tf.config.retrieval import IndexConfig
 from xtr_tf.errors import InputError
 from xtr_tf.index.build import build_index
@@ -25,6 +24,7 @@ from xtr_tf.index.one_pass import is_coded, join_coded
 from xtr_tf.index.parts import build_in_parts
 from xtr_tf.index.quantizer import trained_quantizer
 from xtr_tf.index.update import TrainingState, advice, check_belongs, drift, update_index
+from xtr_tf.vectors.manifest import MANIFEST_FILE
 from xtr_tf.vectors.store import TokenVectors
 from xtr_tf.vectors.update import compare_documents
 
@@ -51,19 +51,16 @@ class IndexBuilderExecutor(SingleArtifacts, base_executor.BaseExecutor):
         index = outputs["index"]
         config = settings_from_json(IndexConfig, properties["settings"])
         area = WorkArea(properties["work"])
-        with ExitStack() as stack:
-            source = TokenVectors.open(stack.enter_context(local_input(vectors.uri)))
-            origin = key_of(source.encoder_fingerprint, properties["settings"])
-            latest = area.latest(KIND, origin) if properties["update"] else None
-            out = stack.enter_context(local_output(index.uri))
+        source = TokenVectors.open(folder_at(vectors.uri))
+        origin = key_of(source.encoder_fingerprint, properties["settings"])
+        latest = area.latest(KIND, origin) if properties["update"] else None
+        reason = "no index of this encoder and these settings to update"
+        with local_output(index.uri, last=MANIFEST_FILE) as out:
             out.rmdir()
-            reason = "no index of this encoder and these settings to update"
-            if latest and not is_coded(source.directory):
-                last = TokenIndex.open(stack.enter_context(local_input(latest["index"])))
-                base = TokenVectors.open(stack.enter_context(local_input(latest["vectors"])))
-                reason = update_if_suited(last, base, source, out)
-            shared = not (is_remote(vectors.uri) or is_remote(index.uri))
-            built = _build(source, out, config, properties, shared) if reason else TokenIndex.open(out)
+            if latest and not is_coded(source.files):
+                last, base = TokenIndex.open(folder_at(latest["index"])), folder_at(latest["vectors"])
+                reason = update_if_suited(last, TokenVectors.open(base), source, out)
+            built = _build(source, out, config, properties) if reason else TokenIndex.open(out)
             refreshes = TrainingState.read(built).refreshes
         area.remember(KIND, origin, {"index": index.uri, "vectors": vectors.uri})
         index.set_int_custom_property("tokens", built.num_tokens)
@@ -83,8 +80,8 @@ class IndexBuilder(base_component.BaseComponent):
         vectors: Token vectors.
         settings: `IndexConfig` as JSON.
         work: Work area of the pipeline.
-        beam_args: Options of Beam. If they name a runner, its workers build the index shard by shard,
-            provided that they can see the file system of the artifacts. Otherwise this process builds it.
+        beam_args: Options of Beam. If they name a runner, its workers make a part of each shard, and this
+            process joins the parts. Otherwise this process builds the index.
         update: Whether to keep the leaves and codes of the last index for documents that stayed. An index
             whose leaves no longer fit the corpus is built from scratch anyway.
     """
@@ -112,18 +109,12 @@ class IndexBuilder(base_component.BaseComponent):
         )
 
 
-def _build(
-    source: TokenVectors, out: Path, config: IndexConfig, properties: dict[str, Any], shared: bool
-) -> TokenIndex:
-    """Builds the index, with Beam's workers if a runner is named and they see the files. Same result."""
-    if is_coded(source.directory):
-        return join_coded(source.directory, out)
-    beam_args = json.loads(properties["beam_args"])
-    if not (shared and names_runner(beam_args)):
-        return build_index(source, out, config)
-    from xtr_tf.vectors.beam import BeamRunner
-
-    return build_in_parts(source.directory, out, config, BeamRunner(beam_args))
+def _build(source: TokenVectors, out: Path, config: IndexConfig, properties: dict[str, Any]) -> TokenIndex:
+    """Builds the index, with Beam's workers if a runner is named. Same result."""
+    if is_coded(source.files):
+        return join_coded(source.files, out)
+    runner = named_runner(properties["beam_args"], properties["work"])
+    return build_in_parts(source.files, out, config, runner) if runner else build_index(source, out, config)
 
 
 def update_if_suited(last: TokenIndex, base: TokenVectors, source: TokenVectors, out: Path) -> str:

@@ -27,6 +27,7 @@ import numpy as np
 from xtr_tf.config.retrieval import IndexConfig
 from xtr_tf.errors import InputError
 from xtr_tf.files import sha256_of, write_atomically, writing
+from xtr_tf.vectors.folders import Folder, folder_of
 from xtr_tf.vectors.manifest import MANIFEST_FILE, read_manifest_file
 
 FORMAT = "xtr-token-index"
@@ -120,7 +121,7 @@ class TokenIndex:
     """An index on disk. Open one with `TokenIndex.open`.
 
     Attributes:
-        directory: The directory of the index.
+        files: The directory of the index.
         manifest: Its manifest.
 
     Example:
@@ -129,8 +130,8 @@ class TokenIndex:
         (1000000, 'scann')
     """
 
-    def __init__(self, directory: Path, manifest: IndexManifest) -> None:
-        self.directory = directory
+    def __init__(self, files: Folder, manifest: IndexManifest) -> None:
+        self.files = files
         self.manifest = manifest
         self.num_tokens = manifest.num_tokens
         self.num_documents = manifest.num_documents
@@ -139,11 +140,11 @@ class TokenIndex:
         self.encoder_fingerprint = manifest.encoder_fingerprint
 
     @classmethod
-    def open(cls, directory: str | Path) -> TokenIndex:
+    def open(cls, directory: str | Path | Folder) -> TokenIndex:
         """Opens a directory. File sizes are checked, and hashes only by `verify`.
 
         Args:
-            directory: The directory of the index.
+            directory: The directory of the index. Files of a remote one are copied when they are read.
 
         Returns:
             The opened index.
@@ -151,17 +152,38 @@ class TokenIndex:
         Raises:
             InputError: If it is unfinished or damaged, or not an index.
         """
-        directory = Path(directory)
-        manifest = IndexManifest.read(directory)
-        for name, (size, _) in manifest.files.items():
-            path = directory / name
-            actual = path.stat().st_size if path.is_file() else None
-            if actual != size:
-                raise InputError(
-                    f"`{name}` of the token index should have {size} bytes; build the index again. "
-                    f"Received: {'no such file' if actual is None else f'{actual} bytes'}."
-                )
-        return cls(directory, manifest)
+        files = folder_of(directory)
+        index = cls(files, IndexManifest.read(files.file(MANIFEST_FILE).parent))
+        if files.is_here:
+            for name in index.manifest.files:
+                index.file(name)
+        return index
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the index on this machine."""
+        return self.files.path
+
+    def file(self, name: str) -> Path:
+        """Returns the path of a file, which is on this machine afterwards.
+
+        Args:
+            name: Its name in the manifest.
+
+        Returns:
+            The path.
+
+        Raises:
+            InputError: If it is missing, or if its size is not the one in the manifest.
+        """
+        path, (size, _) = self.files.file(name), self.manifest.files[name]
+        actual = path.stat().st_size if path.is_file() else None
+        if actual != size:
+            raise InputError(
+                f"`{name}` of the token index should have {size} bytes; build the index again. "
+                f"Received: {'no such file' if actual is None else f'{actual} bytes'}."
+            )
+        return path
 
     def verify(self) -> None:
         """Reads every file and checks its hash.
@@ -170,7 +192,7 @@ class TokenIndex:
             InputError: If a file was changed; raised for the first such file.
         """
         for name, (_, digest) in self.manifest.files.items():
-            if sha256_of(self.directory / name) != digest:
+            if sha256_of(self.file(name)) != digest:
                 raise InputError(
                     "A file of the token index was changed; build the index again. "
                     f"Received: {str(self.directory / name)!r}."
@@ -188,9 +210,9 @@ class TokenIndex:
         Raises:
             InputError: If the index has no such array, or the file is not a NumPy array.
         """
-        path = self.directory / f"{name}.npy"
-        if path.name not in self.manifest.files:
+        if f"{name}.npy" not in self.manifest.files:
             raise InputError(f"A {self.config.kind} index has no array of this name. Received: {name!r}.")
+        path = self.file(f"{name}.npy")
         try:
             return np.load(path, mmap_mode="r", allow_pickle=False)
         except ValueError as error:

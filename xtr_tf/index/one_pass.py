@@ -28,15 +28,17 @@ from xtr_tf.files import atomic_directory, write_atomically
 from xtr_tf.index.build import build_index
 from xtr_tf.index.folder import TokenIndex, stored_config
 from xtr_tf.index.joining import IndexPart, join_indexes
-from xtr_tf.index.parts import checked_part, read_trained, write_trained
+from xtr_tf.index.part_tasks import read_trained, write_trained
+from xtr_tf.index.parts import checked_part
 from xtr_tf.index.quantizer import TokenQuantizer, sample_of, train_on_sample
 from xtr_tf.index.rules import with_kind
 from xtr_tf.index.vector_source import ArrayVectors
 from xtr_tf.model.folder import read_manifest
+from xtr_tf.vectors.folders import Folder, folder_of
 from xtr_tf.vectors.job import EncodingJob, JobTask, counts_of, encode_documents
 from xtr_tf.vectors.plan import CODING_FOLDER, WORK_FOLDER, ShardPlan, planned_documents, read_plan
 from xtr_tf.vectors.runners import Runner
-from xtr_tf.vectors.shard import CODES_FOLDER, ShardArrays, write_shard
+from xtr_tf.vectors.shard import ShardArrays, write_shard
 from xtr_tf.vectors.store import TokenVectors
 
 if TYPE_CHECKING:
@@ -262,7 +264,9 @@ class CodedEncoding(JobTask):
     The directory of the job already has the trained leaves and codebooks.
     """
 
-    shared = (CODING_FOLDER,)
+    def shared(self) -> dict[str, str]:
+        """Returns the folders that `load` reads, by their places in the folder of a worker."""
+        return {**super().shared(), f"out/{CODING_FOLDER}": f"{self.job.out}/{CODING_FOLDER}"}
 
     def load(self) -> _Coder:
         """Loads the encoder, and leaves and codebooks, once per process.
@@ -308,7 +312,7 @@ class _Source(ArrayVectors):
         self.pieces = arrays.pieces
 
 
-def join_coded(vectors: str | Path, directory: str | Path) -> TokenIndex:
+def join_coded(vectors: str | Path | Folder, directory: str | Path) -> TokenIndex:
     """Joins the parts of a corpus that was encoded and coded in one pass.
 
     Args:
@@ -322,7 +326,7 @@ def join_coded(vectors: str | Path, directory: str | Path) -> TokenIndex:
         InputError: If a shard has no part, or if a part is damaged.
     """
     corpus, directory = TokenVectors.open(vectors), Path(directory)
-    _, quantizer = coding_of(corpus.directory)
+    _, quantizer = coding_of(corpus.files)
     parts = coded_parts(corpus)
     with atomic_directory(directory, overwrite=True) as aside:
         join_indexes(parts, corpus, aside, quantizer)
@@ -341,12 +345,10 @@ def coded_parts(corpus: TokenVectors) -> list[IndexPart]:
     Raises:
         InputError: If a shard has no part, or if a part is damaged.
     """
-    return [
-        IndexPart(checked_part(shard.folder / CODES_FOLDER)) for shard in corpus.shards if shard.entry.tokens
-    ]
+    return [IndexPart(checked_part(shard.codes())) for shard in corpus.shards if shard.entry.tokens]
 
 
-def is_coded(vectors: Path) -> bool:
+def is_coded(vectors: Path | Folder) -> bool:
     """Returns whether all documents of a corpus were encoded and coded in one pass.
 
     Args:
@@ -355,10 +357,10 @@ def is_coded(vectors: Path) -> bool:
     Returns:
         True if `join_coded` can make its index.
     """
-    return (vectors / CODING_FOLDER / _CONFIG_FILE).is_file()
+    return (folder_of(vectors).folder(CODING_FOLDER) / _CONFIG_FILE).is_file()
 
 
-def coding_of(vectors: Path) -> tuple[IndexConfig, TokenQuantizer | None]:
+def coding_of(vectors: Path | Folder) -> tuple[IndexConfig, TokenQuantizer | None]:
     """Reads how the tokens of a corpus were coded.
 
     Args:
@@ -370,12 +372,13 @@ def coding_of(vectors: Path) -> tuple[IndexConfig, TokenQuantizer | None]:
     Raises:
         InputError: If the corpus was not coded.
     """
-    folder = vectors / CODING_FOLDER
+    corpus = folder_of(vectors)
+    folder = corpus.folder(CODING_FOLDER)
     found = _read_config(folder)
     if found is None:
         raise InputError(
             "This corpus was not coded while it was encoded; build its index from vectors. "
-            f"Received: {str(vectors)!r}."
+            f"Received: {corpus.address!r}."
         )
     return found[1], read_trained(folder, found[1])
 

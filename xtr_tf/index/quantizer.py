@@ -27,6 +27,7 @@ from xtr_tf.progress import track
 
 #: Arrays of an index that are trained, by their names in its directory.
 TRAINED = ("centres", "multipliers", "codebook")
+_TRAINED_FILES = (*(f"{name}.npy" for name in TRAINED), "router_")
 #: Longest run of consecutive tokens in a sample. A short document is one run. A long one is several, so that
 #: it does not make up more of the sample than of the corpus.
 RUN = 256
@@ -235,7 +236,12 @@ def trained_quantizer(index: TokenIndex) -> TokenQuantizer | None:
     Returns:
         The quantiser; None for an exact index.
     """
-    return None if index.config.kind == "exact" else TokenQuantizer.read(index.directory, index.config)
+    if index.config.kind == "exact":
+        return None
+    for name in index.manifest.files:
+        if name.startswith(_TRAINED_FILES):
+            index.file(name)
+    return TokenQuantizer.read(index.directory, index.config)
 
 
 def _no_codes(config: IndexConfig) -> np.ndarray:

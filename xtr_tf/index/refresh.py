@@ -159,7 +159,7 @@ def _added(
         changed = ChangedDocuments(corpus, base, delete)
         return encode_changes(changed, base, last, model, work, runner, language)
     report = encode_corpus(
-        *(add, model, work, _config_of(base)), language=language, reuse=base.directory, runner=runner
+        *(add, model, work, _config_of(base)), language=language, reuse=base.files, runner=runner
     )
     return TokenVectors.open(work), report.counters["documents_encoded"]
 

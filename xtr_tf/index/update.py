@@ -138,8 +138,9 @@ class TrainingState:
             Its state. An index that was never refreshed has no file; its state is its own size and 0
             refreshes.
         """
-        path = index.directory / STATE_FILE
-        return cls(**json.loads(path.read_bytes())) if path.is_file() else cls(index.num_tokens, 0)
+        if STATE_FILE not in index.manifest.files:
+            return cls(index.num_tokens, 0)
+        return cls(**json.loads(index.file(STATE_FILE).read_bytes()))
 
     @classmethod
     def of(cls, last: TokenIndex) -> TrainingState:

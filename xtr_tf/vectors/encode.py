@@ -22,6 +22,7 @@ from xtr_tf.config.retrieval import EncodingConfig
 from xtr_tf.errors import InputError
 from xtr_tf.files import is_unfinished, remove_unfinished
 from xtr_tf.model.folder import read_manifest
+from xtr_tf.vectors.folders import Folder, folder_of
 from xtr_tf.vectors.job import EncodingJob, Progress, watching
 from xtr_tf.vectors.manifest import MANIFEST_FILE, VectorsManifest
 from xtr_tf.vectors.plan import CODING_FOLDER, WORK_FOLDER, EncodingPlan, Reuse, ShardPlan
@@ -58,7 +59,7 @@ def encode_corpus(
     *,
     language: str = UNKNOWN_LANGUAGE,
     shard_characters: int = SHARD_CHARACTERS,
-    reuse: str | Path | None = None,
+    reuse: str | Path | Folder | None = None,
     runner: Runner = run_locally,
     on_progress: Callable[[Progress], None] | None = None,
     strict: bool = False,
@@ -94,12 +95,13 @@ def encode_corpus(
     encoder = read_manifest(Path(model))
     config = (config or EncodingConfig()).resolved(encoder.tokenizer.document_length)
     settings = config.vector_settings()
-    earlier = Reuse(Path(reuse), encoder.fingerprint, settings) if reuse else None
+    reused = folder_of(reuse) if reuse else None
+    earlier = Reuse(reused, encoder.fingerprint, settings) if reused else None
     if isinstance(corpus, str | Path):
         reader: Corpus = CorpusReader(corpus, language, fields=config.fields)
     else:
         reader = corpus
-    job = EncodingJob(str(model), str(out), str(reuse or ""), config)
+    job = EncodingJob(str(model), str(out), reused, config)
     with _claimed(Path(out)) as directory:
         identity = {"encoder": encoder.fingerprint, "keep_text": config.keep_text, **settings}
         if config.fields:

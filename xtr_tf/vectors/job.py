@@ -7,20 +7,20 @@ progress is measured by looking at finished shards, and it does not matter where
 from __future__ import annotations
 
 import dataclasses
-import functools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xtr_tf.config.retrieval import EncodingConfig
 from xtr_tf.errors import InputError
 from xtr_tf.progress import track
-from xtr_tf.vectors.manifest import ShardEntry, VectorsManifest
+from xtr_tf.vectors.folders import Folder
+from xtr_tf.vectors.manifest import MANIFEST_FILE, ShardEntry, VectorsManifest
 from xtr_tf.vectors.plan import WORK_FOLDER, ShardPlan, documents_file, planned_documents, reuse_file
 from xtr_tf.vectors.shard import EncodedDocument, Shard, ShardArrays, assemble, read_shard_entry, write_shard
 
@@ -35,17 +35,19 @@ class EncodingJob:
     Attributes:
         model: The directory of the encoder.
         out: The directory to write.
-        reuse: An earlier directory to copy from, or "".
+        reuse: An earlier directory to copy from, or None.
         config: Settings, resolved.
     """
 
     model: str
     out: str
-    reuse: str
+    reuse: Folder | None
     config: EncodingConfig
 
-    #: Folders of `out` that `load` reads.
-    shared: ClassVar[tuple[str, ...]] = ()
+    @property
+    def directory(self) -> str:
+        """The directory that the files of shards are in."""
+        return self.out
 
     @property
     def job(self) -> EncodingJob:
@@ -55,6 +57,32 @@ class EncodingJob:
     def with_job(self, job: EncodingJob) -> EncodingJob:
         """Returns the task of another job."""
         return job
+
+    def within(self, folder: Path) -> EncodingJob:
+        """Returns the same job with its model and shards in a folder of a worker.
+
+        Args:
+            folder: The folder.
+
+        Returns:
+            The job.
+        """
+        return dataclasses.replace(self, model=str(folder / "model"), out=str(folder / "out"))
+
+    def shared(self) -> dict[str, str]:
+        """Returns the folders that `load` reads, by their places in the folder of a worker."""
+        return {"model": self.model}
+
+    def place(self, shard: ShardPlan) -> str:
+        """Returns a name for the files of a shard that no other shard of any job has.
+
+        Args:
+            shard: The plan of the shard.
+
+        Returns:
+            The name.
+        """
+        return f"{shard.name}-{shard.key}"
 
     def inputs(self, shard: ShardPlan) -> list[str]:
         """Returns the files of `out` that `run` reads.
@@ -128,8 +156,23 @@ class JobTask:
     """
 
     job: EncodingJob
-    #: Folders of the job's directory that `load` reads.
-    shared: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def directory(self) -> str:
+        """The directory that the files of shards are in."""
+        return self.job.directory
+
+    def within(self, folder: Path) -> JobTask:
+        """Returns the same task with the files of its job in a folder of a worker."""
+        return self.with_job(self.job.within(folder))
+
+    def shared(self) -> dict[str, str]:
+        """Returns the folders that `load` reads, by their places in the folder of a worker."""
+        return self.job.shared()
+
+    def place(self, shard: ShardPlan) -> str:
+        """Returns a name for the files of a shard that no other shard of any job has."""
+        return self.job.place(shard)
 
     def with_job(self, job: EncodingJob) -> JobTask:
         """Returns the same task of another job.
@@ -198,10 +241,11 @@ def encode_documents(
     folder = Path(job.out) / WORK_FOLDER
     records = planned_documents(folder, shard.index)
     ordinals = np.load(reuse_file(folder, shard.index)) if job.reuse else np.full(len(records), -1)
+    earlier = EarlierVectors(job.reuse.without_copies()) if job.reuse else None
     fresh = np.flatnonzero(ordinals < 0)
     encoded = dict(zip(fresh, encoder.encode([records[index].full_text for index in fresh]), strict=True))
     documents = [
-        encoded[index] if ordinal < 0 else _earlier(job.reuse).encoded_document(int(ordinal))
+        encoded[index] if earlier is None or ordinal < 0 else earlier.encoded_document(int(ordinal))
         for index, ordinal in enumerate(ordinals)
     ]
     counters = {
@@ -214,11 +258,6 @@ def encode_documents(
     return assemble(kept, documents), counters
 
 
-@functools.lru_cache(maxsize=1)
-def _earlier(directory: str) -> EarlierVectors:
-    return EarlierVectors(Path(directory))
-
-
 class EarlierVectors:
     """Documents of an earlier directory of token vectors, of which only the shards that are read must exist.
 
@@ -226,9 +265,9 @@ class EarlierVectors:
         directory: The directory.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Folder) -> None:
         self._directory = directory
-        self._entries = VectorsManifest.read(directory).shards
+        self._entries = VectorsManifest.read(directory.file(MANIFEST_FILE).parent).shards
         self._ends = np.cumsum([entry.documents for entry in self._entries])
         self._shards: dict[int, Shard] = {}
 
@@ -244,7 +283,7 @@ class EarlierVectors:
         index = int(np.searchsorted(self._ends, ordinal, side="right"))
         entry = self._entries[index]
         if index not in self._shards:
-            self._shards[index] = Shard(self._directory / entry.name, entry)
+            self._shards[index] = Shard(self._directory.below(entry.name), entry)
         return self._shards[index].encoded_document(ordinal - int(self._ends[index]) + entry.documents)
 
     def shards_of(self, ordinals: np.ndarray) -> list[str]:

@@ -22,6 +22,7 @@ import numpy as np
 from xtr_tf.collections.document import Document, DocumentRecord
 from xtr_tf.errors import InputError
 from xtr_tf.files import write_atomically, writing
+from xtr_tf.vectors.folders import Folder
 from xtr_tf.vectors.shard import shard_name
 from xtr_tf.vectors.store import TokenVectors
 
@@ -182,18 +183,18 @@ class Reuse:
             kept.
     """
 
-    def __init__(self, directory: Path, encoder_fingerprint: str, settings: Mapping[str, Any]) -> None:
+    def __init__(self, directory: Folder, encoder_fingerprint: str, settings: Mapping[str, Any]) -> None:
         self.corpus = TokenVectors.open(directory)
         manifest = self.corpus.manifest
         if not self.corpus.has_vectors:
             raise InputError(
                 "Vectors can be reused only if they were kept; encode without reuse. "
-                f"Received: {str(directory)!r}."
+                f"Received: {directory.address!r}."
             )
         if manifest.encoder_fingerprint != encoder_fingerprint:
             raise InputError(
                 "Vectors can be reused only with the encoder that made them; encode without reuse. "
-                f"Received: {str(directory)!r} of encoder {manifest.encoder_fingerprint[:12]}, "
+                f"Received: {directory.address!r} of encoder {manifest.encoder_fingerprint[:12]}, "
                 f"encoder {encoder_fingerprint[:12]}."
             )
         if manifest.settings != settings:
@@ -204,7 +205,7 @@ class Reuse:
             )
             raise InputError(
                 "Vectors can be reused only with the settings that made them; encode without reuse. "
-                f"Received: {str(directory)!r}, which differs in {', '.join(changed)}."
+                f"Received: {directory.address!r}, which differs in {', '.join(changed)}."
             )
 
     def ordinals(self, content_hashes: Sequence[str]) -> np.ndarray:

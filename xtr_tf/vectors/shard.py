@@ -19,6 +19,7 @@ from xtr_tf.collections.document import DocumentRecord
 from xtr_tf.config.retrieval import VECTOR_DTYPES
 from xtr_tf.errors import InputError
 from xtr_tf.files import atomic_directory, sha256_of
+from xtr_tf.vectors.folders import Folder, folder_of
 from xtr_tf.vectors.manifest import FileEntry, ShardEntry
 
 
@@ -262,21 +263,43 @@ class Shard:
         entry: Its entry in the manifest.
 
     Raises:
-        InputError: If a file is missing, or if its size is not the one in the manifest.
+        InputError: If a file is missing, or if its size is not the one in the manifest. Files of a remote
+            folder are checked when they are read.
     """
 
-    def __init__(self, folder: Path, entry: ShardEntry) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path | Folder, entry: ShardEntry) -> None:
+        self.files = folder_of(folder)
         self.entry = entry
-        for name, file in entry.files.items():
-            path = folder / name
-            size = path.stat().st_size if path.is_file() else None
-            if size != file.bytes:
-                found = "no such file" if size is None else f"{size} bytes"
-                raise InputError(
-                    "A shard of token vectors is missing or truncated; encode the corpus again, finished "
-                    f"shards are kept. Received: {found} instead of {file.bytes} bytes at {str(path)!r}."
-                )
+        if self.files.is_here:
+            for name in entry.files:
+                self.file(name)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the shard on this machine."""
+        return self.files.path
+
+    def file(self, name: str) -> Path:
+        """Returns the path of a file, which is on this machine afterwards.
+
+        Args:
+            name: Its name in the entry.
+
+        Returns:
+            The path.
+
+        Raises:
+            InputError: If it is missing, or if its size is not the one in the manifest.
+        """
+        path, expected = self.files.file(name), self.entry.files[name].bytes
+        size = path.stat().st_size if path.is_file() else None
+        if size != expected:
+            found = "no such file" if size is None else f"{size} bytes"
+            raise InputError(
+                "A shard of token vectors is missing or truncated; encode the corpus again, finished "
+                f"shards are kept. Received: {found} instead of {expected} bytes at {str(path)!r}."
+            )
+        return path
 
     @cached_property
     def vectors(self) -> np.ndarray:
@@ -348,7 +371,7 @@ class Shard:
 
     def documents(self) -> Iterator[DocumentRecord]:
         """Yields the documents in order, and reads them one by one."""
-        with (self.folder / DOCUMENTS_FILE).open(encoding="utf-8") as file:
+        with self.file(DOCUMENTS_FILE).open(encoding="utf-8") as file:
             for line in file:
                 yield DocumentRecord.from_json(line)
 
@@ -371,6 +394,13 @@ class Shard:
             passage_tokens=self.passage_tokens[first_passage:last_passage],
         )
 
+    def codes(self) -> Path:
+        """Returns the folder of the codes that are stored in place of vectors."""
+        for name in self.entry.files:
+            if name.startswith(f"{CODES_FOLDER}/"):
+                self.file(name)
+        return self.folder / CODES_FOLDER
+
     def arrays(self) -> ShardArrays:
         """Returns all arrays and documents at once."""
         return ShardArrays(list(self.documents()), **{name: getattr(self, name) for name in ARRAYS})
@@ -382,7 +412,7 @@ class Shard:
             InputError: If a hash is not the one in the manifest; raised for the first such file.
         """
         for name, file in self.entry.files.items():
-            if sha256_of(self.folder / name) != file.sha256:
+            if sha256_of(self.file(name)) != file.sha256:
                 raise InputError(
                     "A file of the token vectors was changed; remove its shard's folder and encode "
                     "the corpus again, the other shards are kept. "
@@ -390,7 +420,7 @@ class Shard:
                 )
 
     def _load(self, name: str) -> np.ndarray:
-        path = self.folder / f"{name}.npy"
+        path = self.file(f"{name}.npy")
         rows = self.entry.passages if name.startswith("passage_") else self.entry.tokens
         shape = {"vectors": (rows, self.entry.dim), "spans": (rows, 2)}.get(name, (rows,))
         try:

@@ -29,7 +29,8 @@ import numpy as np
 
 from xtr_tf.collections.document import DocumentRecord
 from xtr_tf.errors import InputError
-from xtr_tf.vectors.manifest import VectorsManifest
+from xtr_tf.vectors.folders import Folder, folder_of
+from xtr_tf.vectors.manifest import MANIFEST_FILE, VectorsManifest
 from xtr_tf.vectors.shard import EncodedDocument, Shard, ShardArrays, shard_name, write_shard
 
 
@@ -40,7 +41,7 @@ class TokenVectors:
     the runner that wrote them.
 
     Attributes:
-        directory: The directory of token vectors.
+        files: The directory of token vectors.
         manifest: Its manifest.
         shards: The shards, in the order of the corpus.
 
@@ -50,8 +51,8 @@ class TokenVectors:
         ...     codes = quantiser.encode(vectors)
     """
 
-    def __init__(self, directory: Path, manifest: VectorsManifest, shards: Sequence[Shard]) -> None:
-        self.directory = directory
+    def __init__(self, files: Folder, manifest: VectorsManifest, shards: Sequence[Shard]) -> None:
+        self.files = files
         self.manifest = manifest
         self.shards = tuple(shards)
         self.num_documents = manifest.num_documents
@@ -64,11 +65,11 @@ class TokenVectors:
         self._first_token = _starts([shard.entry.tokens for shard in self.shards])
 
     @classmethod
-    def open(cls, directory: str | Path) -> TokenVectors:
+    def open(cls, directory: str | Path | Folder) -> TokenVectors:
         """Opens a directory. File sizes, widths and types are checked, and hashes only by `verify`.
 
         Args:
-            directory: The directory of token vectors.
+            directory: The directory of token vectors. Files of a remote one are copied when they are read.
 
         Returns:
             The opened directory.
@@ -76,8 +77,8 @@ class TokenVectors:
         Raises:
             InputError: If it is unfinished, damaged, or has shards of different runs.
         """
-        directory = Path(directory)
-        manifest = VectorsManifest.read(directory)
+        files = folder_of(directory)
+        manifest = VectorsManifest.read(files.file(MANIFEST_FILE).parent)
         for index, entry in enumerate(manifest.shards):
             expected = (shard_name(index, len(manifest.shards)), manifest.dim, manifest.dtype)
             if (entry.name, entry.dim, entry.dtype) != expected:
@@ -85,7 +86,7 @@ class TokenVectors:
                     "A shard does not belong to this directory of token vectors; encode the corpus again. "
                     f"Received: {(entry.name, entry.dim, entry.dtype)} instead of {expected}."
                 )
-        return cls(directory, manifest, [Shard(directory / entry.name, entry) for entry in manifest.shards])
+        return cls(files, manifest, [Shard(files.below(entry.name), entry) for entry in manifest.shards])
 
     @classmethod
     def write(
@@ -120,6 +121,11 @@ class TokenVectors:
         return cls.open(directory)
 
     @property
+    def directory(self) -> Path:
+        """The directory of token vectors on this machine."""
+        return self.files.path
+
+    @property
     def has_vectors(self) -> bool:
         """Whether the vectors of all shards were kept."""
         return all(shard.has_vectors for shard in self.shards)
@@ -151,7 +157,7 @@ class TokenVectors:
             Token vectors of these shards; ordinals begin at 0.
         """
         manifest = dataclasses.replace(self.manifest, shards=self.manifest.shards[first:last])
-        return TokenVectors(self.directory, manifest, self.shards[first:last])
+        return TokenVectors(self.files, manifest, self.shards[first:last])
 
     def shards_from(self, token: int) -> TokenVectors:
         """Returns the shards from a token to the end.

@@ -8,8 +8,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
@@ -246,10 +244,7 @@ def _link(shard: Shard, folder: Path, with_codes: bool) -> ShardEntry:
     with atomic_directory(folder) as unfinished:
         for name in entry.files:
             (unfinished / name).parent.mkdir(exist_ok=True)
-            try:
-                os.link(shard.folder / name, unfinished / name)
-            except OSError:  # another file system, or one without hard links
-                shutil.copyfile(shard.folder / name, unfinished / name)
+            shard.files.link(name, unfinished / name)
         (unfinished / ENTRY_FILE).write_text(json.dumps(dataclasses.asdict(entry), indent=1))
     return entry
 
