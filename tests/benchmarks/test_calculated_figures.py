@@ -13,15 +13,26 @@ NUMBER = r"(\d+(?:\.\d+)?)"
 BENCHMARKS = "benchmarks/README.md"
 BUILD = "BUILD.md"
 INDEXING = "docs/how-to/index-a-corpus.md"
+SIZE = "docs/how-to/size.md"
 MODEL = "models/mxtr_tiny/README.md"
 MILLI = 1e-3
 
 # A document and a pattern for a figure in it; a document, a pattern for figures in it, and what they give.
 CALCULATED: list[tuple[str, str, str, str, Callable[..., float]]] = [
     (
-        "docs/how-to/size.md",
+        SIZE,
         rf"punctuation removes {NUMBER}% of the",
         *(INDEXING, rf"\| punctuation \| {NUMBER}%", lambda left: 100 - left),
+    ),
+    (
+        SIZE,
+        rf"MS MARCO, (?:[^|]*\|){{5}} {NUMBER} \|",
+        *(SIZE, rf"= {NUMBER} T / 3,600", lambda seconds: 600 * seconds / 3600),
+    ),
+    (
+        SIZE,
+        rf"MIRACL, (?:[^|]*\|){{5}} {NUMBER} \|",
+        *(SIZE, rf"= {NUMBER} T / 3,600", lambda seconds: 15_000 * seconds / 3600),
     ),
     (
         BENCHMARKS,

@@ -46,7 +46,7 @@ QUOTED = [
     ("docs/how-to/size.md", rf"answer comes about {NUMBER} seconds", rf"start_s={NUMBER}"),
     ("docs/how-to/size.md", rf"with reordering \| {NUMBER} MB", rf"int8 reordering \|{COLUMNS} {NUMBER} \|"),
     ("docs/how-to/size.md", rf"`core` \(int8\) \| {NUMBER} MB", rf"`core`, int8 \|{COLUMNS} {NUMBER} \|"),
-    ("docs/how-to/size.md", rf"= {NUMBER} \(T / 5\)", rf"from shards \| {NUMBER} s"),
+    ("docs/how-to/size.md", rf"= {NUMBER} T / 3,600", rf"cpu_s_per_m_2m={NUMBER}"),
     ("docs/how-to/troubleshoot.md", rf"takes about {NUMBER} GB for 5 million", rf"peak_gb_5m={NUMBER}"),
     (
         "docs/explanation/comparison.md",
