@@ -24,7 +24,7 @@ import tensorflow as tf
 from apache_beam.io.filesystems import FileSystems
 
 from tfx_pipeline.config import is_remote
-from xtr_tf.vectors.folders import Folder
+from xtr_tf.vectors.folders import ADDRESS, Folder
 
 _SECONDS_BETWEEN_LOOKS = 30.0
 
@@ -111,19 +111,26 @@ def local_files(base: str, patterns: list[str]) -> Iterator[Path]:
 
 
 def copy_folder(source: str, target: str, last: str = "") -> None:
-    """Copies the content of a folder, local or remote.
+    """Copies the content of a folder, local or remote. If it has the address of a file, that file is copied.
 
     Args:
         source: Folder to copy from.
         target: Folder to copy to. Created if it does not exist.
         last: File of `source` to copy after all others.
     """
+    linked: dict[str, str] = {}
     for folder, _, names in tf.io.gfile.walk(source):
         below = posixpath.join(target, folder[len(source) :].strip("/"))
         tf.io.gfile.makedirs(below)
         for name in names:
-            if folder.rstrip("/") != source.rstrip("/") or name != last:
-                tf.io.gfile.copy(posixpath.join(folder, name), posixpath.join(below, name), overwrite=True)
+            path, copied = posixpath.join(folder, name), posixpath.join(below, name)
+            if name.endswith(ADDRESS):
+                with tf.io.gfile.GFile(path) as file:
+                    linked[copied.removesuffix(ADDRESS)] = file.read()
+            elif folder.rstrip("/") != source.rstrip("/") or name != last:
+                tf.io.gfile.copy(path, copied, overwrite=True)
+    if linked:  # by the storage itself if it can, without a detour
+        FileSystems.copy(list(linked.values()), list(linked))
     if last:
         tf.io.gfile.copy(posixpath.join(source, last), posixpath.join(target, last), overwrite=True)
 

@@ -33,6 +33,7 @@ from xtr_tf.retriever.collection_file import read_collection
 from xtr_tf.retriever.model_card import card_of_collection, read_card
 from xtr_tf.training.data.examples import TrainingExample
 from xtr_tf.training.data.tfrecords import serialize_example
+from xtr_tf.vectors.folders import Folder
 
 
 @pytest.fixture
@@ -258,7 +259,7 @@ def test_a_collection_is_evaluated_like_a_model(
 def test_there_are_never_more_partitions_than_documents(directories: Path, tiny_corpus: Any) -> None:
     tokens, documents = len(tiny_corpus.vectors), len(tiny_corpus.documents)
     for most, count in ((tokens, 1), (tokens - 1, 2), (-(-tokens // 5), 5), (1, documents), (0, 1)):
-        assert _partitions(directories / "exact", most) == count
+        assert _partitions(Folder(str(directories / "exact")), most) == count
 
 
 def test_the_partition_size_does_not_change_the_index() -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from tests.support.ram_file_system import RamFileSystem
 from tfx_pipeline.storage import local_input, local_output
+from xtr_tf.vectors.remote import RemoteFolder
 
 
 def test_a_local_artifact_is_used_in_place(tmp_path: Path) -> None:
@@ -43,3 +45,25 @@ def test_the_output_of_a_failed_component_is_not_uploaded() -> None:
     with pytest.raises(RuntimeError, match="no more"):
         fail()
     assert not tf.io.gfile.exists("ram://bucket/failed/file")
+
+
+def test_the_file_that_completes_an_artifact_is_copied_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is already remote is copied there before it, without being downloaded."""
+    with tf.io.gfile.GFile("ram://bucket/earlier/c.npy", "w") as file:
+        file.write("three")
+    RamFileSystem.read.clear()
+    copied: list[str] = []
+    copy = tf.io.gfile.copy
+
+    def note(source: str, target: str, overwrite: bool = False) -> None:
+        copied.append(target.removeprefix("ram://bucket/whole/"))
+        copy(source, target, overwrite)
+
+    monkeypatch.setattr("tensorflow.io.gfile.copy", note)
+    with local_output("ram://bucket/whole", last="a.json") as folder:
+        (folder / "a.json").write_text("one")
+        (folder / "b.npy").write_text("two")
+        RemoteFolder("ram://bucket/earlier").link("c.npy", folder / "c.npy")
+    assert copied == ["b.npy", "c.npy", "a.json"]
+    assert sorted(tf.io.gfile.listdir("ram://bucket/whole")) == ["a.json", "b.npy", "c.npy"]
+    assert not RamFileSystem.read

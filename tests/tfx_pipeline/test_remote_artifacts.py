@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,11 @@ from tfx_pipeline.components.corpus_encoder import CorpusEncoderExecutor
 from tfx_pipeline.components.index_builder import IndexBuilderExecutor
 from tfx_pipeline.config import settings_to_json
 from tfx_pipeline.data.example_gen import document_example
-from tfx_pipeline.storage import copy_folder
 from xtr_tf.collections.document import Document
 from xtr_tf.config.retrieval import EncodingConfig, IndexConfig
 from xtr_tf.errors import InputError
-from xtr_tf.index.folder import TokenIndex
 from xtr_tf.model.folder import save_encoder
-from xtr_tf.vectors.remote import RemoteFolder
+from xtr_tf.vectors.staged import StagedRunner
 
 INDEX_SETTINGS = settings_to_json(IndexConfig(num_leaves=16, lexical="words"))
 BEAM = '["--runner=DirectRunner"]'
@@ -100,17 +99,6 @@ def content(uri: str) -> dict[str, bytes]:
     return files
 
 
-@pytest.mark.parametrize("keep_vectors", [True, False], ids=["vectors", "codes"])
-def test_a_remote_index_is_the_local_one(
-    places: tuple[Place, Place], documents: list[Document], keep_vectors: bool
-) -> None:
-    near, far = ((place, place.encode(documents, keep_vectors=keep_vectors)) for place in places)
-    assert content(far[1].uri) == content(near[1].uri)
-    indexes = [place.index(vectors) for place, vectors in (near, far)]
-    assert content(indexes[1].uri) == content(indexes[0].uri)
-    assert TokenIndex.open(RemoteFolder(indexes[1].uri)).num_documents == len(documents)
-
-
 def test_an_index_that_cannot_be_built_is_not_published(
     places: tuple[Place, Place], documents: list[Document]
 ) -> None:
@@ -123,17 +111,50 @@ def test_an_index_that_cannot_be_built_is_not_published(
     assert [name for name in tf.io.gfile.listdir(far.root) if name.rstrip("/").isdigit()] == ["2"]
 
 
-def test_the_file_that_completes_an_index_is_copied_last(
+@pytest.mark.parametrize("keep_vectors", [True, False], ids=["vectors", "codes"])
+def test_remote_artifacts_are_the_local_ones_before_and_after_a_refresh(
+    places: tuple[Place, Place], documents: list[Document], keep_vectors: bool
+) -> None:
+    """One document is removed, one is changed in the same shard, and one is added."""
+    changed = dataclasses.replace(documents[1], text="Something else altogether.")
+    now = [changed, *documents[2:15], documents[19]]
+    artifacts, read = [], []
+    for place in places:
+        before = place.encode(documents[:15], keep_vectors=keep_vectors)
+        index = place.index(before)
+        RamFileSystem.read.clear()
+        after = place.encode(now, keep_order=True, keep_vectors=keep_vectors)
+        read = [path.removeprefix(f"{before.uri}/") for path in RamFileSystem.read if before.uri in path]
+        artifacts.append((before, index, after, place.index(after, update=True)))
+    for near, far in zip(*artifacts, strict=True):
+        assert content(far.uri) == content(near.uri)
+    *_, after, updated = artifacts[1]
+    assert after.get_int_custom_property("documents_encoded") == 2
+    assert updated.get_int_custom_property("refreshes") == 1
+    # Of the earlier vectors, only the shard that loses documents is read.
+    large = ("vectors.npy", "pieces.npy", "spans.npy", "positions.npy")
+    touched = {path.partition("/")[0] for path in read if path.endswith(large)}
+    assert touched == {"shard-00000-of-00003"}
+    assert not any("/part/" in path for path in read)
+
+
+def test_what_is_reused_in_another_order_is_read_by_the_workers(
     places: tuple[Place, Place], documents: list[Document], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    near, far = places
-    index = near.index(near.encode(documents))
-    copied: list[str] = []
-    copy = tf.io.gfile.copy
-    monkeypatch.setattr(
-        tf.io.gfile,
-        "copy",
-        lambda source, target, **given: (copied.append(target), copy(source, target, **given)),
-    )
-    copy_folder(index.uri, f"{far.root}/copy", "manifest.json")
-    assert copied[-1] == f"{far.root}/copy/manifest.json"
+    far = places[1]
+    before = far.encode(documents)
+    here: list[str] = []
+    run = StagedRunner.__call__
+
+    def note(self: StagedRunner, task: Any, shards: Any) -> None:
+        here.extend(RamFileSystem.read)
+        run(self, task, shards)
+        RamFileSystem.read.clear()
+
+    monkeypatch.setattr(StagedRunner, "__call__", note)
+    RamFileSystem.read.clear()
+    after = far.encode(documents[8:])
+    here.extend(RamFileSystem.read)
+    assert after.get_int_custom_property("documents_reused") == 12
+    names = {path.rpartition("/")[2] for path in here if before.uri in path}
+    assert names == {"manifest.json", "documents.jsonl"}

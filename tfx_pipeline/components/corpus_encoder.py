@@ -23,8 +23,8 @@ from tfx.utils import io_utils
 from tfx_pipeline.artifacts import TokenVectorsArtifact, local_encoder
 from tfx_pipeline.components.executor import Artifacts, SingleArtifacts, named_runner
 from tfx_pipeline.config import is_remote, settings_from_json
-from tfx_pipeline.storage import WorkArea, folder_at, key_of, local_input, local_output
-from xtr_tf.collections.corpus import CorpusReader
+from tfx_pipeline.storage import WorkArea, folder_at, key_of, local_output
+from xtr_tf.collections.corpus import Corpus, CorpusReader
 from xtr_tf.config.retrieval import EncodingConfig, IndexConfig
 from xtr_tf.index.folder import TokenIndex
 from xtr_tf.index.one_pass import OnePass
@@ -33,9 +33,10 @@ from xtr_tf.index.update import TrainingState, advice
 from xtr_tf.model.folder import read_manifest
 from xtr_tf.vectors.encode import EncodingReport, encode_corpus
 from xtr_tf.vectors.folders import Folder
+from xtr_tf.vectors.manifest import MANIFEST_FILE
 from xtr_tf.vectors.runners import Runner, run_locally
 from xtr_tf.vectors.store import TokenVectors
-from xtr_tf.vectors.update import ChangedDocuments, compare_documents, update_vectors
+from xtr_tf.vectors.update import ChangedDocuments, DocumentChanges, compare_documents, update_vectors
 
 KIND = "vectors"
 #: The kind of work that IndexBuilder remembers.
@@ -85,20 +86,18 @@ class CorpusEncoderExecutor(SingleArtifacts, base_executor.BaseExecutor):
             documents = work / ".documents"  # the dot excludes them from uploads to a remote work area
             _link_examples(corpus, documents)
             job = _Job(documents, encoder, work, config, properties)
-            out = stack.enter_context(local_output(vectors.uri))
+            out = stack.enter_context(local_output(vectors.uri, last=MANIFEST_FILE))
             out.rmdir()
             if not indexing:
-                base = stack.enter_context(local_input(latest["vectors"])) if latest else None
-                figures = job.encode(folder_at(latest["vectors"]) if latest else None, base, out)
+                figures = job.encode(folder_at(latest["vectors"]) if latest else None, out)
             else:
                 last = area.latest(INDEX_KIND, key_of(fingerprint, indexing))
                 if not (properties["keep_order"] and last and latest == {"vectors": last["vectors"]}):
                     latest = None
                     figures = job.code(settings_from_json(IndexConfig, indexing), out)
                 else:
-                    index = stack.enter_context(local_input(last["index"]))
-                    base = stack.enter_context(local_input(last["vectors"]))
-                    figures = job.code_changes(index, base, out)
+                    index, base = (folder_at(last[name]) for name in ("index", "vectors"))
+                    figures = job.code_changes(TokenIndex.open(index), TokenVectors.open(base), out)
         area.remember(KIND, origin, {"vectors": vectors.uri})
         vectors.set_string_custom_property("encoder_fingerprint", fingerprint)
         if latest and figures["documents_reused"]:
@@ -117,47 +116,56 @@ class _Job:
     config: EncodingConfig
     properties: dict[str, Any]
 
-    def encode(self, earlier: Folder | None, base: Path | None, out: Path) -> dict[str, int]:
-        """Encodes the corpus, except texts whose vectors are in `earlier`, of which `base` is a copy."""
-        report = self._encode(reuse=earlier, runner=_runner(self.properties))
-        _place(self.work / "vectors", base if self.properties["keep_order"] else None, out)
+    def encode(self, earlier: Folder | None, out: Path) -> dict[str, int]:
+        """Encodes the corpus, except texts whose vectors are in `earlier`. Returns figures."""
+        if earlier and self.properties["keep_order"]:
+            return self._encode_changes(TokenVectors.open(earlier), out)
+        report = self._encode(self.documents, "vectors", reuse=earlier, runner=_runner(self.properties))
+        shutil.move(self.work / "vectors", out)
         return _figures(report)
 
     def code(self, config: IndexConfig, out: Path) -> dict[str, int]:
         """Encodes and codes the whole corpus. Returns figures."""
         one_pass = OnePass(_runner(self.properties), config)
-        report = self._encode(runner=one_pass, coding=one_pass.settings)
+        report = self._encode(self.documents, "vectors", runner=one_pass, coding=one_pass.settings)
         shutil.move(self.work / "vectors", out)
         return _figures(report)
 
-    def code_changes(self, index: Path, vectors: Path, out: Path) -> dict[str, int]:
+    def code_changes(self, last: TokenIndex, base: TokenVectors, out: Path) -> dict[str, int]:
         """Encodes what changed and codes it as the last index, if that still fits the corpus."""
-        last, base = TokenIndex.open(index), TokenVectors.open(vectors)
-        changed = ChangedDocuments(CorpusReader(self.documents, fields=self.config.fields), base)
+        changed = self._changed(base)
         runner, size = _runner(self.properties), self.properties["shard_characters"]
         added, encoded = encode_changes(
             *(changed, base, last, self.encoder, self.work / "changes", runner), shard_characters=size
         )
-        gone = [identifier for identifier in base.document_ids if identifier not in changed.present]
-        changes = compare_documents(base, added, gone)
+        changes = _compare(base, added, changed)
         tokens = int(np.diff(base.document_offsets)[changes.kept].sum()) + (added.num_tokens if added else 0)
         if advice(TrainingState.read(last), tokens, 1.0):
             return self.code(last.config, out)
-        now = update_vectors(base, added, changes, out)
-        return {
-            "documents": now.num_documents,
-            "tokens": now.num_tokens,
-            "documents_encoded": encoded,
-            "documents_reused": now.num_documents - encoded,
-            "shards_kept": 0,
-        }
+        return _refreshed(update_vectors(base, added, changes, out), encoded)
 
-    def _encode(self, **options: Any) -> EncodingReport:
+    def _encode_changes(self, base: TokenVectors, out: Path) -> dict[str, int]:
+        """Encodes what changed, after the documents that stay."""
+        changed, added, encoded = self._changed(base), None, 0
+        if next(iter(changed), None) is not None:
+            report = self._encode(changed, "changes", reuse=base.files, runner=_runner(self.properties))
+            added, encoded = TokenVectors.open(self.work / "changes"), report.counters["documents_encoded"]
+        return _refreshed(update_vectors(base, added, _compare(base, added, changed), out), encoded)
+
+    def _changed(self, base: TokenVectors) -> ChangedDocuments:
+        return ChangedDocuments(CorpusReader(self.documents, fields=self.config.fields), base)
+
+    def _encode(self, documents: Path | Corpus, name: str, **options: Any) -> EncodingReport:
         return encode_corpus(
-            *(self.documents, self.encoder, self.work / "vectors", self.config),
+            *(documents, self.encoder, self.work / name, self.config),
             shard_characters=self.properties["shard_characters"],
             **options,
         )
+
+
+def _compare(base: TokenVectors, added: TokenVectors | None, changed: ChangedDocuments) -> DocumentChanges:
+    gone = [identifier for identifier in base.document_ids if identifier not in changed.present]
+    return compare_documents(base, added, gone)
 
 
 class CorpusEncoder(base_component.BaseComponent):
@@ -227,17 +235,6 @@ def _runner(properties: dict[str, Any]) -> Runner:
     return named_runner(properties["beam_args"], properties["work"]) or run_locally
 
 
-def _place(encoded: Path, base: Path | None, out: Path) -> None:
-    """Moves finished vectors to their artifact, or merges them with those of documents that stay."""
-    if base is None:
-        shutil.move(encoded, out)
-        return
-    before, now = TokenVectors.open(base), TokenVectors.open(encoded)
-    present = {record.id for record in now.documents()}
-    gone = [record.id for record in before.documents() if record.id not in present]
-    update_vectors(before, now, compare_documents(before, now, gone), out)
-
-
 def _figures(report: EncodingReport) -> dict[str, int]:
     """Returns figures for custom properties, which the metadata store keeps."""
     return {
@@ -246,4 +243,15 @@ def _figures(report: EncodingReport) -> dict[str, int]:
         "documents_encoded": report.counters.get("documents_encoded", 0),
         "documents_reused": report.counters.get("documents_reused", 0),
         "shards_kept": report.shards_kept,
+    }
+
+
+def _refreshed(now: TokenVectors, encoded: int) -> dict[str, int]:
+    """Returns the same figures of vectors that were mostly there before."""
+    return {
+        "documents": now.num_documents,
+        "tokens": now.num_tokens,
+        "documents_encoded": encoded,
+        "documents_reused": now.num_documents - encoded,
+        "shards_kept": 0,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,11 @@ from xtr_tf.errors import InputError
 from xtr_tf.index.build import build_index
 from xtr_tf.index.folder import TokenIndex
 from xtr_tf.index.one_pass import is_coded, join_coded
-from xtr_tf.index.parts import build_in_parts
+from xtr_tf.index.parts import build_in_parts, take_with
 from xtr_tf.index.quantizer import trained_quantizer
 from xtr_tf.index.update import TrainingState, advice, check_belongs, drift, update_index
 from xtr_tf.vectors.manifest import MANIFEST_FILE
+from xtr_tf.vectors.runners import Runner
 from xtr_tf.vectors.store import TokenVectors
 from xtr_tf.vectors.update import compare_documents
 
@@ -54,13 +56,14 @@ class IndexBuilderExecutor(SingleArtifacts, base_executor.BaseExecutor):
         source = TokenVectors.open(folder_at(vectors.uri))
         origin = key_of(source.encoder_fingerprint, properties["settings"])
         latest = area.latest(KIND, origin) if properties["update"] else None
+        runner = named_runner(properties["beam_args"], properties["work"])
         reason = "no index of this encoder and these settings to update"
         with local_output(index.uri, last=MANIFEST_FILE) as out:
             out.rmdir()
             if latest and not is_coded(source.files):
                 last, base = TokenIndex.open(folder_at(latest["index"])), folder_at(latest["vectors"])
-                reason = update_if_suited(last, TokenVectors.open(base), source, out)
-            built = _build(source, out, config, properties) if reason else TokenIndex.open(out)
+                reason = update_if_suited(last, TokenVectors.open(base), source, out, runner)
+            built = _build(source, out, config, runner) if reason else TokenIndex.open(out)
             refreshes = TrainingState.read(built).refreshes
         area.remember(KIND, origin, {"index": index.uri, "vectors": vectors.uri})
         index.set_int_custom_property("tokens", built.num_tokens)
@@ -109,15 +112,16 @@ class IndexBuilder(base_component.BaseComponent):
         )
 
 
-def _build(source: TokenVectors, out: Path, config: IndexConfig, properties: dict[str, Any]) -> TokenIndex:
+def _build(source: TokenVectors, out: Path, config: IndexConfig, runner: Runner | None) -> TokenIndex:
     """Builds the index, with Beam's workers if a runner is named. Same result."""
     if is_coded(source.files):
         return join_coded(source.files, out)
-    runner = named_runner(properties["beam_args"], properties["work"])
     return build_in_parts(source.files, out, config, runner) if runner else build_index(source, out, config)
 
 
-def update_if_suited(last: TokenIndex, base: TokenVectors, source: TokenVectors, out: Path) -> str:
+def update_if_suited(
+    last: TokenIndex, base: TokenVectors, source: TokenVectors, out: Path, runner: Runner | None = None
+) -> str:
     """Updates an index if it still fits the vectors.
 
     Args:
@@ -125,6 +129,7 @@ def update_if_suited(last: TokenIndex, base: TokenVectors, source: TokenVectors,
         base: The vectors that it was made from.
         source: The vectors to index.
         out: Directory of the new index.
+        runner: Workers that read a sample of remote vectors; None if this process does.
 
     Returns:
         "" if the index was updated. Otherwise the reason to build it from scratch. Nothing is written then.
@@ -140,7 +145,8 @@ def update_if_suited(last: TokenIndex, base: TokenVectors, source: TokenVectors,
     quantizer = trained_quantizer(last)
     if quantizer is not None:
         stay = int(source.document_offsets[kept.sum()])
-        ratio = drift(quantizer, source, stay)
+        take = functools.partial(take_with, runner, source) if runner else None
+        ratio = drift(quantizer, source, stay, take=take)
         if reason := advice(TrainingState.read(last), source.num_tokens, ratio):
             return reason
     update_index(last, source, kept, out)

@@ -30,7 +30,7 @@ from tfx_pipeline.components.executor import Artifacts, SingleArtifacts, names_r
 from tfx_pipeline.config import is_remote, settings_from_json
 from tfx_pipeline.data.splits import SPLIT, development_set
 from tfx_pipeline.provenance import code_version
-from tfx_pipeline.storage import local_input, local_output
+from tfx_pipeline.storage import folder_at, local_output
 from xtr_tf.config.retrieval import SearchDefaults
 from xtr_tf.errors import InputError
 from xtr_tf.index.folder import TokenIndex
@@ -40,6 +40,7 @@ from xtr_tf.retriever.export_partitions import PartitionExport, export_partition
 from xtr_tf.retriever.model_card import ModelCard, card_of_collection, read_card
 from xtr_tf.retriever.partitions import MOST
 from xtr_tf.retriever.session import RetrieverSession
+from xtr_tf.vectors.folders import Folder
 from xtr_tf.vectors.runners import Runner
 from xtr_tf.vectors.store import TokenVectors
 
@@ -79,9 +80,7 @@ class RetrieverExporterExecutor(SingleArtifacts, base_executor.BaseExecutor):
         model = outputs["model"]
         with ExitStack() as stack:
             encoder = stack.enter_context(local_encoder(inputs["encoder"].uri))
-            vectors, index = (
-                stack.enter_context(local_input(inputs[name].uri)) for name in ("vectors", "index")
-            )
+            vectors, index = (folder_at(inputs[name].uri) for name in ("vectors", "index"))
             out = stack.enter_context(local_output(model.uri))
             store_text = properties.get("store_text") or "full"
             partitions = _partitions(index, properties.get("tokens_per_partition"))
@@ -91,8 +90,7 @@ class RetrieverExporterExecutor(SingleArtifacts, base_executor.BaseExecutor):
                         "A collection has no BM25; leave out `choose_alpha` and `search.alpha`, or raise "
                         f"`index.tokens_per_partition`. Received: {partitions} partitions."
                     )
-                places = str(encoder), str(vectors), str(index)
-                job = PartitionExport(*places, partitions, defaults, store_text)
+                job = PartitionExport(str(encoder), vectors, index, partitions, defaults, store_text)
                 shared = not any(is_remote(own.uri) for own in (*inputs.values(), model))
                 card = _export_collection(job, out, _runner(properties) if shared else None)
             else:
@@ -194,7 +192,7 @@ def _export(assembly: Assembly, name: str, out: Path) -> ModelCard:
     return assembly.card
 
 
-def _partitions(index: Path, tokens_per_partition: int | None) -> int:
+def _partitions(index: Folder, tokens_per_partition: int | None) -> int:
     """Returns the number of models for an index. A document is never split, however many tokens it has."""
     opened = TokenIndex.open(index)
     wanted = math.ceil(opened.num_tokens / (tokens_per_partition or MOST))

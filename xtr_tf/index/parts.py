@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +65,7 @@ def build_in_parts(
     parts = directory.with_name(f".{directory.name}.parts")
     identity = _prepare(parts, corpus, config)
     if config.kind != "exact" and not (parts / TRAINED_FOLDER).exists():
-        sample = _sample(SampleReading(corpus.files, str(parts), identity), corpus, config, runner)
+        sample = take_with(runner, corpus, sample_of(corpus.document_offsets, config))
         write_trained(parts, train_on_sample(sample, corpus.num_tokens, config))
     quantizer = read_trained(parts, config)
     coded = hashlib.sha256(f"{identity} {quantizer.fingerprint if quantizer else ''}".encode()).hexdigest()
@@ -79,20 +80,32 @@ def build_in_parts(
     return TokenIndex.open(directory)
 
 
-def _sample(task: SampleReading, corpus: TokenVectors, config: IndexConfig, runner: Runner) -> np.ndarray:
-    """Returns the vectors to train on. Those of remote shards are read by workers."""
-    tokens = sample_of(corpus.document_offsets, config)
+def take_with(runner: Runner, corpus: TokenVectors, tokens: np.ndarray) -> np.ndarray:
+    """Returns the vectors of some tokens. Those of remote shards are read by workers.
+
+    Args:
+        runner: The runner of the workers.
+        corpus: The vectors.
+        tokens: `[count]` integers, token ordinals, ascending.
+
+    Returns:
+        `[count, dim]` float32.
+    """
     if corpus.files.is_here:
         return corpus.take(tokens)
+    digest = hashlib.sha256(corpus.files.file(MANIFEST_FILE).read_bytes())
+    digest.update(np.ascontiguousarray(tokens).data)
     ends = np.cumsum([shard.entry.tokens for shard in corpus.shards])
     sampled = []
-    for shard, own in enumerate(np.split(tokens, np.searchsorted(tokens, ends[:-1]))):
-        if len(own):
-            first = ends[shard] - corpus.shards[shard].entry.tokens
-            np.save(Path(task.parts, task.inputs(shard)[0]), own - first)
-            sampled.append(shard)
-    runner(task, sampled)
-    return np.concatenate([np.load(Path(task.parts, task.output(shard))) for shard in sampled])
+    with tempfile.TemporaryDirectory() as folder:
+        task = SampleReading(corpus.files, folder, digest.hexdigest())
+        for shard, own in enumerate(np.split(tokens, np.searchsorted(tokens, ends[:-1]))):
+            if len(own):
+                first = ends[shard] - corpus.shards[shard].entry.tokens
+                np.save(Path(folder, task.inputs(shard)[0]), own - first)
+                sampled.append(shard)
+        runner(task, sampled)
+        return np.concatenate([np.load(Path(folder, task.output(shard))) for shard in sampled])
 
 
 def checked_part(part: Path) -> TokenIndex:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -164,7 +165,13 @@ class TrainingState:
         (folder / STATE_FILE).write_text(json.dumps(dataclasses.asdict(self)))
 
 
-def drift(quantizer: TokenQuantizer, vectors: TokenVectors, stay: int, seed: int = 0) -> float:
+def drift(
+    quantizer: TokenQuantizer,
+    vectors: TokenVectors,
+    stay: int,
+    seed: int = 0,
+    take: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> float:
     """Returns how much farther new tokens are from the centres of their leaves than the tokens that stayed.
 
     Args:
@@ -172,6 +179,7 @@ def drift(quantizer: TokenQuantizer, vectors: TokenVectors, stay: int, seed: int
         vectors: Vectors of the tokens that stayed, then of the new ones.
         stay: Number of tokens that stayed.
         seed: Seed of the samples.
+        take: Reads the vectors of tokens, which ascend; `vectors.take` if None.
 
     Returns:
         The ratio of mean squared distances, or 1 if there are too few new tokens to tell, or no vectors.
@@ -180,7 +188,7 @@ def drift(quantizer: TokenQuantizer, vectors: TokenVectors, stay: int, seed: int
 
     def mean_distance(first: int, last: int) -> float:
         chosen = generator.choice(last - first, min(_SAMPLE, last - first), replace=False)
-        sample = vectors.take(first + np.sort(chosen))
+        sample = (take or vectors.take)(first + np.sort(chosen))
         residuals = sample - quantizer.centres[quantizer.assign(sample)]
         return float(np.square(residuals).sum(axis=1).mean())
 

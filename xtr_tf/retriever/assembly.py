@@ -29,6 +29,7 @@ from xtr_tf.retriever.piece_weights import PieceWeights
 from xtr_tf.retriever.retriever import Identity, Retriever
 from xtr_tf.retriever.snippets import needed_part
 from xtr_tf.retriever.tables import DocumentTable, TokenTable
+from xtr_tf.vectors.folders import Folder
 from xtr_tf.vectors.store import TokenVectors
 
 
@@ -47,8 +48,8 @@ class Assembly:
 
 def assemble_retriever(
     encoder_directory: str | Path,
-    vectors_directory: str | Path,
-    index_directory: str | Path,
+    vectors_directory: str | Path | Folder,
+    index_directory: str | Path | Folder,
     defaults: SearchDefaults | None = None,
     store_text: str = "full",
     keep_spans: bool = True,

@@ -29,6 +29,7 @@ from xtr_tf.retriever.export import export_retriever
 from xtr_tf.retriever.model_card import MODEL_CARD_FILE
 from xtr_tf.retriever.partitions import split
 from xtr_tf.retriever.versions import versions_in
+from xtr_tf.vectors.folders import Folder
 from xtr_tf.vectors.runners import Runner
 from xtr_tf.vectors.store import TokenVectors
 
@@ -48,8 +49,8 @@ class PartitionExport:
     """
 
     encoder: str
-    vectors: str
-    index: str
+    vectors: str | Folder
+    index: str | Folder
     count: int
     defaults: SearchDefaults | None = None
     store_text: str = "full"

@@ -12,7 +12,7 @@ import os
 import shutil
 from pathlib import Path
 
-#: How the name ends of a file that contains the address of another one, which takes its place.
+#: End of the name of a file that holds the address of another one, which belongs in its place.
 ADDRESS = ".address"
 
 
@@ -35,6 +35,17 @@ class Folder:
     def is_here(self) -> bool:
         """Whether all files are on this machine."""
         return True
+
+    def is_elsewhere(self, name: str) -> bool:
+        """Returns whether only the address of a file is known.
+
+        Args:
+            name: Its path below the folder.
+
+        Returns:
+            False if the file is in this folder, or should be.
+        """
+        return self.path.joinpath(name + ADDRESS).is_file()
 
     def file(self, name: str) -> Path:
         """Returns the path of a file, which is on this machine afterwards.

@@ -52,6 +52,17 @@ class RemoteFolder(Folder):
         """Whether all files are on this machine."""
         return False
 
+    def is_elsewhere(self, name: str) -> bool:
+        """Returns whether only the address of a file is known.
+
+        Args:
+            name: Its path below the folder.
+
+        Returns:
+            True, whether it was copied or not.
+        """
+        return True
+
     def file(self, name: str) -> Path:
         """Returns the path of a file, which is copied first unless it was.
 

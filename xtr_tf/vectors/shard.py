@@ -263,15 +263,15 @@ class Shard:
         entry: Its entry in the manifest.
 
     Raises:
-        InputError: If a file is missing, or if its size is not the one in the manifest. Files of a remote
-            folder are checked when they are read.
+        InputError: If a file is missing, or if its size is not the one in the manifest. Files that are
+            elsewhere are checked when they are read.
     """
 
     def __init__(self, folder: Path | Folder, entry: ShardEntry) -> None:
         self.files = folder_of(folder)
         self.entry = entry
-        if self.files.is_here:
-            for name in entry.files:
+        for name in entry.files:
+            if not self.files.is_elsewhere(name):
                 self.file(name)
 
     @property

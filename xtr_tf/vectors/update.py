@@ -146,7 +146,8 @@ def update_vectors(
     Codes that were stored in place of vectors are not copied if the documents stay: the last index has them.
 
     Shards from which no document is removed share their files with the old directory by hard links. The files
-    are copied if the file system has no hard links. Files are never changed after they are written.
+    are copied if the file system has no hard links. Files are never changed after they are written. If the
+    last version is remote, the new directory has the addresses of these files instead: copy them there.
 
     Args:
         base: The last version.
