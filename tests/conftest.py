@@ -270,8 +270,9 @@ def write_directories(tiny_corpus: Any, root: Path) -> None:
         passage_documents=np.arange(len(lengths), dtype=np.int32),
     )
     vectors = TokenVectors.write(root / "vectors", [shard], fingerprint)
-    for kind in ("exact", "scann", "core"):
-        build_index(vectors, root / kind, IndexConfig(kind=kind, num_leaves=40))
+    for kind, lexical in (("exact", "ngrams"), ("scann", "none"), ("core", "none")):
+        config = IndexConfig(kind=kind, num_leaves=40, lexical=lexical)
+        build_index(vectors, root / kind, config)
 
 
 @pytest.fixture(scope="session")

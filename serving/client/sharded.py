@@ -169,7 +169,7 @@ class _Answers:
 
 def _rank(answers: _Answers, token_weights: str, **scoring: Any) -> tuple[Hit, ...]:
     chosen = Scoring(**scoring, weights=answers.idf() if token_weights == "idf" else None)
-    [ordinals], [ranked] = MergedHits(answers.hits, chosen.k_prime).rank(chosen)
+    ranked = MergedHits(answers.hits, chosen.k_prime).rank(chosen)
     return tuple(
         Hit(
             answers.ids[ordinal].decode(),
@@ -177,6 +177,5 @@ def _rank(answers: _Answers, token_weights: str, **scoring: Any) -> tuple[Hit, .
             title=answers.titles[ordinal].decode(),
             language=answers.languages[ordinal].decode(),
         )
-        for ordinal, score in zip(ordinals.tolist(), ranked, strict=True)
-        if ordinal >= 0
+        for ordinal, score in zip(ranked.positions.tolist(), ranked.scores, strict=True)
     )

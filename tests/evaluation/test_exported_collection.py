@@ -17,6 +17,7 @@ from xtr_tf.evaluation.exported_collection import ExportedCollection
 from xtr_tf.evaluation.exported_model import search_all
 from xtr_tf.retriever.assembly import assemble_retriever
 from xtr_tf.retriever.session import RetrieverSession
+from xtr_tf.scoring.fusion_reference import steepness
 
 QUERIES = [
     Query(f"q{number}", text)
@@ -42,6 +43,8 @@ def whole(directories: Path) -> RetrieverSession:
         {"k_prime": 7},
         {"k_prime": 50_000},  # everything: f_ColBERT
         {"k_prime": 50, "token_weights": "idf"},
+        {"k_prime": 50, "alpha": 1.0},
+        {"k_prime": 7, "alpha": 0.5},
     ],
 )
 def test_a_collection_ranks_as_one_index_does(
@@ -51,15 +54,23 @@ def test_a_collection_ranks_as_one_index_does(
     request = {name: [value] for name, value in {"top_k": 20, **given}.items()}
     expected = search_all(whole, "whole", QUERIES, request)
     assert "q1" not in run
+    close = CLOSE * _moved(whole, given.get("alpha", 0.0))
     for query in QUERIES:
         if query.id == "q1":
             continue
-        assert run.scores(query.id) == pytest.approx(expected.scores(query.id), abs=CLOSE)
+        assert run.scores(query.id) == pytest.approx(expected.scores(query.id), abs=close)
         # Documents whose scores are within rounding may swap places.
         scores = dict(zip(expected.documents(query.id), expected.scores(query.id), strict=True))
-        floor = min(scores.values())
+        floor = min(scores.values(), default=0)
         for document, score in zip(run.documents(query.id), run.scores(query.id), strict=True):
-            assert scores.get(document, floor) == pytest.approx(score, abs=2 * CLOSE)
+            assert scores.get(document, floor) == pytest.approx(score, abs=2 * close)
+
+
+def _moved(whole: RetrieverSession, alpha: float) -> float:
+    """How much further than f_XTR' a fused score may move."""
+    texts = [query.text for query in QUERIES if query.id != "q1"]
+    found = whole.run("search", {"query": texts, "alpha": [1.0], "top_k": [1000]})
+    return 1 + alpha * steepness(found["lexical_scores"])
 
 
 def test_weights_of_queries_are_those_of_all_documents(
@@ -77,7 +88,10 @@ def test_weights_of_queries_are_those_of_all_documents(
 
 def test_a_collection_is_opened_as_a_model_is(collection_base: Path, tmp_path: Path) -> None:
     assert open_model(collection_base).kind == "exported model, its own index"
-    with pytest.raises(InputError, match="A collection has no BM25"):
-        ExportedCollection(collection_base).search("both", QUERIES, 10, alpha=0.5)
+    collection = ExportedCollection(collection_base)
+    assert (collection.has_lexical, collection.default_alpha) == (True, 0.0)
+    collection.has_lexical = False
+    with pytest.raises(InputError, match="`alpha` needs an index with BM25"):
+        collection.search("both", QUERIES, 10, alpha=0.5)
     with pytest.raises(InputError, match="A model is the directory of an encoder"):
         open_model(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,9 @@ from xtr_tf.index.build import build_index
 from xtr_tf.index.term_postings import IMPACT_SCALE, K1, B, TermPostings, write_term_postings
 from xtr_tf.index.update import update_index
 from xtr_tf.index.vector_source import ArrayVectors
+from xtr_tf.lexical.keys import find_terms
 from xtr_tf.lexical.terms import Analyser, character_ngrams, words
+from xtr_tf.retriever.lexical_part import LexicalPart
 from xtr_tf.vectors.store import TokenVectors
 
 QUERIES = [
@@ -116,3 +119,37 @@ def test_texts_are_needed(documents: list[DocumentRecord], tmp_path: Path) -> No
         build_index(source, tmp_path / "index", IndexConfig(kind="exact", lexical="words"))
     with pytest.raises(InputError, match="must be one of none, words, ngrams"):
         IndexConfig(lexical="stems")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("lexical", ["words", "ngrams"])
+def test_parts_score_as_the_whole(
+    documents: list[DocumentRecord], lexical: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(term_postings, "_POSTINGS", 1_000)  # several blocks
+    whole = TermPostings.of(documents, lexical)
+    bounds = [0, 1, len(documents) // 3, len(documents)]
+    parts = [whole.part(*own) for own in itertools.pairwise(bounds)]
+    assert [part.num_documents for part in parts] == np.diff(bounds).tolist()
+    assert sum(len(part.documents) for part in parts) == len(whole.documents)
+    for query in QUERIES:
+        expected = whole.scores(query, lexical)
+        found = np.concatenate([part.scores(query, lexical) for part in parts])
+        np.testing.assert_array_equal(found, expected)
+        # Also in the graph: the same terms in the same order.
+        scores = [
+            np.asarray(LexicalPart(part, lexical).scores(keys(query, lexical))) for part in (whole, *parts)
+        ]
+        np.testing.assert_array_equal(np.concatenate(scores[1:]), scores[0])
+
+
+def keys(query: str, lexical: str) -> np.ndarray:
+    return find_terms([query], lexical).keys
+
+
+def test_a_part_without_terms_has_no_scores() -> None:
+    records = [
+        DocumentRecord.of(Document(str(number), text)) for number, text in enumerate(["a b", "…", "b"])
+    ]
+    part = TermPostings.of(records, "words").part(1, 2)
+    assert len(part.terms) == 0
+    assert np.asarray(LexicalPart(part, "words").scores(keys("b", "words"))).tolist() == [0]

@@ -26,6 +26,7 @@ SIGNATURES = {
     "search_vectors",
     "search_tokens",
     "search_vectors_tokens",
+    "search_hybrid_tokens",
     "explain",
     "encode_query",
     "encode_document",
@@ -57,6 +58,8 @@ def test_parameters_have_the_models_defaults(exact_session):
     assert signatures["search_vectors"].optional == parameters | {"rescore", "weights"}
     for name in ("search_tokens", "search_vectors_tokens"):
         assert signatures[name].optional == {"k_prime", "leaves", "languages", "filter"}
+    hybrid = signatures["search_hybrid_tokens"]
+    assert hybrid.optional == {"k_prime", "leaves", "languages", "filter", "top_k"}
     default = exact_session.run("serving_default", {"query": ["nile"]})
     found = exact_session.run("search", {"query": ["nile"]})
     assert default["document_ids"].tolist() == found["document_ids"].tolist()

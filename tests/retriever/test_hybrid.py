@@ -154,6 +154,54 @@ def test_explanations_are_of_the_same_documents(signatures: Signatures) -> None:
         assert explained[name].numpy().tolist() == found[name].numpy().tolist()
 
 
+def test_hits_come_with_bm25_of_their_documents_and_of_the_best_others(
+    signatures: Signatures, tiny_retriever: Any, tiny_postings: TermPostings
+) -> None:
+    encoded = signatures["encode_query"](tf.constant(QUERIES))
+    top_k = [3, 500, 1, 20]
+    filters = ["", "group=g1", "group=g1|g2", "group=nothing"]
+    answer = {
+        name: value.numpy()
+        for name, value in signatures["search_hybrid_tokens"](
+            encoded["encodings"],
+            encoded["mask"],
+            tf.constant(QUERIES),
+            k_prime=tf.constant([9]),
+            filter=tf.constant(filters),
+            top_k=tf.constant(top_k),
+        ).items()
+    }
+    groups = np.array(
+        [field.decode().split('"group": "')[1][:2] for field in tiny_retriever.documents.fields.numpy()]
+    )
+    for row, query in enumerate(QUERIES):
+        allowed = np.array([filters[row] == "" or group in filters[row] for group in groups])
+        assert answer["allowed_documents"][row] == allowed.sum()
+        bm25 = np.where(allowed, tiny_postings.scores(query, "ngrams"), 0)
+        close = rounding(50, bm25.max() + 1)
+        with_hit = answer["ordinals"][row] >= 0
+        own = answer["ordinals"][row][with_hit]
+        assert answer["lexical_scores"][row][with_hit] == pytest.approx(bm25[own], abs=close)
+        others, scores = answer["other_ordinals"][row], answer["other_scores"][row]
+        found = others >= 0
+        bm25[own] = 0
+        assert found.sum() == min(top_k[row], np.count_nonzero(bm25))
+        assert not found[found.sum() :].any()
+        assert not scores[~found].any()
+        assert scores[found] == pytest.approx(bm25[others[found]], abs=close)
+        assert scores[found] == pytest.approx(-np.sort(-bm25)[: found.sum()], abs=close)
+
+
+def test_hits_need_a_text_for_every_query(signatures: Signatures) -> None:
+    encoded = signatures["encode_query"](tf.constant(QUERIES))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`query` must have one text for every row"):
+        signatures["search_hybrid_tokens"](encoded["encodings"], encoded["mask"], tf.constant(QUERIES[:2]))
+    nothing = signatures["search_hybrid_tokens"](
+        encoded["encodings"][:0], encoded["mask"][:0], tf.constant([], tf.string)
+    )
+    assert nothing["other_ordinals"].shape[0] == 0
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [

@@ -13,13 +13,16 @@ import pytest
 from serving.client import Client, ClientError, SearchOptions
 from serving.server.collection.addresses import Address
 from serving.server.collection.manager import CollectionManager, CollectionOptions
+from serving.server.collection.request import SearchRequest, same_signatures
+from serving.server.collection.search import CollectionSearch
 from serving.server.requests.metrics import Metrics
 from serving.server.requests.observer import RequestLog
 from serving.server.requests.worker_pool import WorkerPool
-from serving.server.status import State
+from serving.server.status import RequestError, State
 from tests.support.numbers import rounding
 from xtr_tf.retriever.collection_file import read_collection
 from xtr_tf.runtime import SavedModelSession
+from xtr_tf.scoring.fusion_reference import steepness
 
 QUERIES = ["highest mountain on earth", "wie lang ist der Nil?", "東京", "the"]
 # Sums of 32 products, and then of 16 tokens.
@@ -36,6 +39,21 @@ OPTIONS = [
     {"k_prime": 50, "top_k": 10, "filter": "language!=de", "min_score": 0.1},
     {"k_prime": 50, "top_k": 10, "token_weights": "idf"},
     {"k_prime": 50, "top_k": 10, "token_weights": "idf", "imputation": "none"},
+]
+HYBRID = [
+    {"alpha": 0.5},
+    {"alpha": 0.2, "k_prime": 7, "top_k": 200},  # more documents than XTR finds
+    {"alpha": 0.8, "k_prime": 1, "top_k": 10, "imputation": "zero"},
+    {"alpha": 0.5, "k_prime": 20, "top_k": 50, "imputation": "constant", "constant": 0.9},  # below the floor
+    {"alpha": 0.5, "k_prime": 50, "top_k": 20, "imputation": "none"},
+    {"alpha": 1.0, "top_k": 20},
+    {"alpha": 0.3, "top_k": 20, "filter": "language=en|ja", "token_weights": "idf"},
+    {"alpha": 0.6, "top_k": 10, "languages": "de", "min_score": 0.3},
+    {"alpha": 0.6, "top_k": 10, "filter": "language=xx"},
+    {"alpha": 0.5, "fusion": "rrf", "top_k": 20},
+    {"alpha": 0.2, "fusion": "rrf", "k_prime": 30, "top_k": 10, "filter": "language!=de"},
+    {"alpha": 1.0, "fusion": "rrf", "top_k": 20},
+    {"alpha": 0.0, "fusion": "rrf", "top_k": 20},
 ]
 
 
@@ -83,13 +101,19 @@ def asked(aggregator):
         yield client
 
 
-def compare(expected, found):
+def compare(expected, found, atol=None):
     """Documents whose scores are within rounding may change places."""
-    np.testing.assert_allclose(found["scores"], expected["scores"], rtol=0, atol=SCORED)
-    close = np.isclose(expected["scores"][:, 1:], expected["scores"][:, :-1], rtol=0, atol=2 * SCORED)
+    largest = max(1.0, float(expected["lexical_scores"].max(initial=0)))
+    atol = {"scores": SCORED, "xtr_scores": SCORED, "lexical_scores": SCORED * largest} | (atol or {})
+    for name in atol:
+        found[name] = found[name].astype(np.float32)
+    np.testing.assert_allclose(found["scores"], expected["scores"], rtol=0, atol=atol["scores"])
+    close = np.isclose(expected["scores"][:, 1:], expected["scores"][:, :-1], rtol=0, atol=2 * atol["scores"])
     tied = np.pad(close, [[0, 0], [1, 0]]) | np.pad(close, [[0, 0], [0, 1]])
     for name in expected.keys() - {"scores", "token_scores", "weights"}:
         same = found[name] == expected[name]
+        if name in atol:
+            same |= np.isclose(found[name], expected[name], rtol=0, atol=atol[name])
         if name != "query_pieces":
             same |= tied.reshape(tied.shape + (1,) * (same.ndim - 2)) & np.isfinite(
                 expected["scores"].reshape(tied.shape + (1,) * (same.ndim - 2))
@@ -105,9 +129,23 @@ def arrays(prediction):
 def test_partitions_answer_as_one_index(asked, whole, options):
     inputs = {"query": QUERIES, **{name: [value] * len(QUERIES) for name, value in options.items()}}
     expected, found = whole.run("search", inputs), arrays(asked.predict("search", inputs))
-    found["scores"] = found["scores"].astype(np.float32)
     assert found.pop("missing_partitions").tolist() == [b""] * len(QUERIES)
     compare(expected, found)
+
+
+def moved(whole, alpha):
+    """How much further than f_XTR' a fused score may move, because the spread of f_XTR' is BM25's scale."""
+    found = whole.run("search", {"query": QUERIES, "alpha": [1.0], "top_k": [1000]})
+    return 1 + alpha * steepness(found["lexical_scores"])
+
+
+@pytest.mark.parametrize("options", HYBRID, ids=str)
+def test_partitions_fuse_both_scores_as_one_index(asked, whole, options):
+    inputs = {"query": QUERIES, **{name: [value] * len(QUERIES) for name, value in options.items()}}
+    expected, found = whole.run("search", inputs), arrays(asked.predict("search", inputs))
+    del found["missing_partitions"]
+    compare(expected, found, {"scores": SCORED * moved(whole, options["alpha"])})
+    assert (expected["lexical_scores"] > 0).any() == (options["alpha"] > 0 and "xx" not in str(options))
 
 
 def test_a_search_over_http_is_that_of_one_index(aggregator, whole):
@@ -120,21 +158,35 @@ def test_a_search_over_http_is_that_of_one_index(aggregator, whole):
         assert "missing_partitions" not in result
         scores = [document["score"] for document in result["documents"]]
         np.testing.assert_allclose(scores, expected["scores"][row], rtol=0, atol=SCORED)
-    status, answer = aggregator.rest("/v1/search", {"query": "a", "alpha": 0.5})
-    assert (status, "`alpha` is not a parameter of `search`" in answer["error"]) == (400, True)
+    _, answer = aggregator.rest("/v1/search", {"query": QUERIES[0], "alpha": 0.5})
+    expected = whole.run("search", {"query": QUERIES[:1], "alpha": [0.5]})
+    for name in ("xtr_score", "lexical_score"):
+        scores = [document[name] for document in answer["results"][0]["documents"]]
+        np.testing.assert_allclose(scores, expected[f"{name}s"][0], rtol=SCORED)
     assert aggregator.rest("/v1/rerank", {"query": "a", "documents": ["b"]})[0] == 400
 
 
 def test_queries_of_a_request_may_ask_for_different_things(asked, whole):
     inputs = {"query": QUERIES[:2], "k_prime": [9, 60], "top_k": [2, 4], "languages": ["de", ""]}
     found = arrays(asked.predict("search", inputs))
-    found["scores"] = found["scores"].astype(np.float32)
     del found["missing_partitions"]
     compare(whole.run("search", inputs), found)
 
 
+def test_queries_of_a_request_may_be_fused_differently(asked, whole):
+    inputs = {
+        "query": QUERIES,
+        "alpha": [0.0, 0.5, 1.0, 0.3],
+        "fusion": ["rrf", "weighted", "weighted", "rrf"],
+        "top_k": [3, 9, 4, 30],
+    }
+    found = arrays(asked.predict("search", inputs))
+    del found["missing_partitions"]
+    compare(whole.run("search", inputs), found, {"scores": SCORED * moved(whole, 1.0)})
+
+
 def test_explanations_are_those_of_one_index(asked, whole):
-    for options in ({}, {"k_prime": [40] * 4, "token_weights": ["idf"] * 4}):
+    for options in ({}, {"k_prime": [40] * 4, "token_weights": ["idf"] * 4}, {"alpha": [1.0] * 4}):
         inputs = {"query": QUERIES, **options}
         expected, found = whole.run("explain", inputs), arrays(asked.predict("explain", inputs))
         for name, size in (("scores", 1), ("token_scores", 1), ("weights", expected["weights"].max())):
@@ -176,6 +228,10 @@ def test_rest_speaks_the_same(aggregator, asked):
         ({"query": ["a"], "imputation": ["mean"]}, "`imputation` must be one of .* Received: 'mean'"),
         ({"query": ["a"], "token_weights": ["tf"]}, "`token_weights` must be one of none, idf"),
         ({"query": ["a"], "partial": ["maybe"]}, "`partial` must be one of refuse, allow"),
+        ({"query": ["a"], "alpha": [1.5]}, "`alpha` must be between 0 .* Received: \\[1.5\\]"),
+        ({"query": ["a"], "alpha": [float("nan")]}, "`alpha` must be between 0 .* Received: \\[nan\\]"),
+        ({"query": ["a"], "fusion": ["sum"]}, "`fusion` must be one of weighted, rrf. Received: 'sum'"),
+        ({"query": ["a"], "alpha": [0.5], "filter": ["colour=red"]}, "colour"),
         ({"query": ["a"], "rescore": [20]}, "Inputs contains invalid name"),
         ({"query": ["a"], "filter": ["colour=red"]}, "colour"),
         ({"query": ["a", "b"], "top_k": [1, 2, 3]}, "one value for each query"),
@@ -252,6 +308,22 @@ def test_servers_that_hold_something_else_are_refused_by_name(collection_base, b
     dead = ((Address(both.target, "part0"),), (Address("127.0.0.1:1"),))
     _, reason = asyncio.run(managed(CollectionOptions(file, dead), look))
     assert reason == "partition 1: 127.0.0.1:1 does not answer"
+
+
+def test_partitions_with_and_without_bm25_are_refused_together():
+    with_bm25 = dict.fromkeys(("search", "search_hybrid_tokens"))
+    assert same_signatures([with_bm25, with_bm25]) is with_bm25
+    sentence = "All partitions need the same .* Received: partition 1 without `search_hybrid_tokens`."
+    with pytest.raises(RequestError, match=sentence):
+        same_signatures([with_bm25, {"search": None}])
+
+
+def test_models_without_bm25_refuse_alpha():
+    collection = CollectionSearch([], 1, has_idf=True, has_terms=False, on_thread=None, metrics=None)
+    parameters = {"alpha": np.array([0.5]), "token_weights": np.array([b"none"], object)}
+    request = SearchRequest(np.array([b"a"], object), parameters, takes_blank=False)
+    with pytest.raises(RequestError, match=r"`alpha` needs an index with BM25: .* Received: 0\.5\."):
+        asyncio.run(collection.run(request, ["scores"], 0.0))
 
 
 def test_a_version_moves_in_when_all_partitions_have_it(start_server, collection_base, tmp_path):

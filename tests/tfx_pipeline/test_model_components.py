@@ -148,10 +148,10 @@ def test_an_index_that_is_too_large_for_a_model_becomes_a_collection(
     shutil.copytree(directories / "encoder", encoder)
     vectors = new_artifact(TokenVectorsArtifact, directories / "vectors")
     opened = TokenVectors.open(vectors.uri)
-    build_index(opened, stage.folder / "index", IndexConfig(kind="exact", lexical="words"))
+    build_index(opened, stage.folder / "index", IndexConfig(kind="exact", lexical="ngrams"))
     index = new_artifact(TokenIndexArtifact, stage.folder / "index")
     tokens = TokenIndex.open(index.uri).num_tokens
-    with pytest.raises(InputError, match="A collection has no BM25"):
+    with pytest.raises(InputError, match="`choose_alpha` needs a model that is not split"):
         stage.export(vectors, index, tokens // 2 + 1, examples=vectors, corpus=vectors)
     model = stage.export(vectors, index, tokens // 2 + 1, '["--runner=DirectRunner"]')
     folder = Path(model.uri, "Format-Serving")

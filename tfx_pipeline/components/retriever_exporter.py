@@ -74,7 +74,8 @@ class RetrieverExporterExecutor(SingleArtifacts, base_executor.BaseExecutor):
         """Called by TFX.
 
         Raises:
-            InputError: A collection is needed, and BM25 is asked for, which collections do not have.
+            InputError: A collection is needed, and `alpha` is to be chosen, which needs all documents in one
+                model.
         """
         defaults = settings_from_json(SearchDefaults, properties["defaults"])
         model = outputs["model"]
@@ -85,10 +86,10 @@ class RetrieverExporterExecutor(SingleArtifacts, base_executor.BaseExecutor):
             store_text = properties.get("store_text") or "full"
             partitions = _partitions(index, properties.get("tokens_per_partition"))
             if partitions > 1:
-                if "examples" in inputs or defaults.alpha:
+                if "examples" in inputs:
                     raise InputError(
-                        "A collection has no BM25; leave out `choose_alpha` and `search.alpha`, or raise "
-                        f"`index.tokens_per_partition`. Received: {partitions} partitions."
+                        "`choose_alpha` needs a model that is not split; set `search.alpha` instead, or "
+                        f"raise `index.tokens_per_partition`. Received: {partitions} partitions."
                     )
                 job = PartitionExport(str(encoder), vectors, index, partitions, defaults, store_text)
                 shared = not any(is_remote(own.uri) for own in (*inputs.values(), model))

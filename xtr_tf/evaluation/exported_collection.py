@@ -10,18 +10,27 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from xtr_tf.collections.dataset import Query
 from xtr_tf.collections.document import Document
-from xtr_tf.errors import InputError
+from xtr_tf.errors import require
 from xtr_tf.evaluation.encoded import CorpusTokens
 from xtr_tf.evaluation.exported_model import QUERIES_AT_ONCE, ExportedModel
 from xtr_tf.evaluation.run import Run
 from xtr_tf.progress import track
 from xtr_tf.retriever.collection_file import COLLECTION_FILE, read_collection
-from xtr_tf.scoring.merging import MergedHits, PartitionHits, Scoring
+from xtr_tf.scoring.merging import (
+    OF_HITS,
+    OF_TERMS,
+    MergedHits,
+    PartitionHits,
+    PartitionTerms,
+    Scoring,
+    partition_hits,
+)
 from xtr_tf.vectors.query_encoder import EncodedQuery
 
 #: Returns a context with a partition's folder, which exists while the context is open.
@@ -30,9 +39,10 @@ Fetch = Callable[[str], contextlib.AbstractContextManager[Path]]
 
 @dataclasses.dataclass(frozen=True)
 class _Batch:
-    """Queries as vectors, `[queries, length, …]`, and the number of each among all queries."""
+    """Queries as vectors, `[queries, length, …]`, their texts, and the number of each among all queries."""
 
     rows: np.ndarray
+    texts: list[str]
     encodings: np.ndarray
     mask: np.ndarray
     idf: np.ndarray | None
@@ -59,9 +69,6 @@ class ExportedCollection:
             folder itself.
     """
 
-    has_lexical = False
-    default_alpha = 0.0
-
     def __init__(self, directory: str | Path, fetch: Fetch | None = None) -> None:
         self.directory = Path(directory)
         self._fetch = fetch or (lambda path: contextlib.nullcontext(self.directory / path))
@@ -69,6 +76,7 @@ class ExportedCollection:
         self._collection = read_collection(self.directory / COLLECTION_FILE)
         self._first_documents = np.cumsum([0, *(entry.documents for entry in self._collection.partitions)])
         self._number, self._opened = 0, self._load(0)
+        self.has_lexical, self.default_alpha = self._opened.has_lexical, self._opened.default_alpha
 
     def search(
         self,
@@ -82,10 +90,14 @@ class ExportedCollection:
         """Searches all partitions; see `ExportedModel.search`.
 
         Raises:
-            InputError: `alpha` is set: partitions have no BM25.
+            InputError: `alpha` is set, and the partitions have no BM25.
         """
-        if alpha:
-            raise InputError(f"A collection has no BM25; leave `alpha` at 0. Received: {alpha}.")
+        alpha = self.default_alpha if alpha is None else alpha
+        require(
+            self.has_lexical or not alpha,
+            "`alpha` needs an index with BM25: built with `lexical` words or ngrams.",
+            alpha,
+        )
         defaults = {key: value[0] for key, value in self._opened.defaults("search").items()}
         scoring = Scoring(
             int(k_prime or defaults["k_prime"]),
@@ -93,10 +105,12 @@ class ExportedCollection:
             defaults["imputation"].decode(),
             float(defaults["constant"]),
             float(defaults["min_score"]),
+            alpha=alpha,
+            fusion=defaults["fusion"].decode(),
         )
         weighted = token_weights or defaults["token_weights"].decode()
         batches = self._encode(queries)
-        found = self._find(batches, len(queries), scoring.k_prime)
+        found = self._find(batches, len(queries), scoring)
         rankings: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         for batch in batches:
             for place, row in enumerate(batch.rows.tolist()):
@@ -163,32 +177,39 @@ class ExportedCollection:
             rows = np.flatnonzero(answer["mask"].sum(axis=1) > 1)
             if len(rows):
                 idf = answer["idf"][rows] if "idf" in answer else None
-                batches.append(_Batch(start + rows, answer["encodings"][rows], answer["mask"][rows], idf))
+                own = [texts[row] for row in rows.tolist()]
+                vectors = answer["encodings"][rows], answer["mask"][rows]
+                batches.append(_Batch(start + rows, own, *vectors, idf))
         return batches
 
-    def _find(self, batches: Sequence[_Batch], count: int, k_prime: int) -> list[_Found | None]:
-        """The best hits of all partitions for each query."""
+    def _find(self, batches: Sequence[_Batch], count: int, scoring: Scoring) -> list[_Found | None]:
+        """The best hits of all partitions for each query, with `alpha` also the best by BM25."""
         found: list[_Found | None] = [None] * count
-        names, asked = ("scores", "documents", "ordinals"), {"k_prime": np.array([k_prime], np.int32)}
+        others = PartitionTerms.depth(scoring.top_k, scoring.fusion)
         partitions = range(len(self._collection.partitions))
         with track("search", len(partitions) * len(batches), "batches") as progress:
             for number in partitions:
                 model = self._partition(number)
                 for batch in batches:
-                    inputs = {"encodings": batch.encodings, "mask": batch.mask, **asked}
-                    answer = model.run("search_vectors_tokens", inputs, names)
+                    answer = self._ask(model, batch, scoring, others)
                     for place, row in enumerate(batch.rows.tolist()):
-                        mask = batch.mask[place]
-                        ordinals = answer["ordinals"][place]
-                        own = _Found(
-                            PartitionHits(
-                                answer["scores"][place][mask], answer["documents"][place][mask], len(ordinals)
-                            ),
-                            ordinals.astype(np.int64) + self._first_documents[number],
-                        )
-                        found[row] = _merged(found[row], own, k_prime)
+                        hits, ordinals = partition_hits(answer, place, batch.mask[place])
+                        own = _Found(hits, ordinals.astype(np.int64) + self._first_documents[number])
+                        found[row] = _merged(found[row], own, scoring.k_prime, others)
                     progress.advance(1)
         return found
+
+    @staticmethod
+    def _ask(model: ExportedModel, batch: _Batch, scoring: Scoring, others: int) -> dict[str, np.ndarray]:
+        inputs: dict[str, Any] = {
+            "encodings": batch.encodings,
+            "mask": batch.mask,
+            "k_prime": np.array([scoring.k_prime], np.int32),
+        }
+        if not scoring.alpha:
+            return model.run("search_vectors_tokens", inputs, OF_HITS)
+        inputs |= {"query": batch.texts, "top_k": np.array([others], np.int32)}
+        return model.run("search_hybrid_tokens", inputs, (*OF_HITS, *OF_TERMS))
 
     def _look_up(self, documents: np.ndarray) -> dict[int, str]:
         """Ids of documents, counted in the collection."""
@@ -204,20 +225,31 @@ class ExportedCollection:
         return ids
 
 
-def _merged(before: _Found | None, own: _Found, k_prime: int) -> _Found:
-    """The best k' hits of both for each query token, and the documents they belong to."""
+def _merged(before: _Found | None, own: _Found, k_prime: int, others: int) -> _Found:
+    """The best k' hits of both for each query token, their documents, and the best other ones by BM25."""
     parts = [own] if before is None else [before, own]
     merged = MergedHits([part.hits for part in parts], k_prime)
     documents = np.concatenate([part.documents for part in parts])
-    present, positions = np.unique(merged.documents, return_inverse=True)
-    no_hit = int(len(present) > 0 and present[0] < 0)
-    positions = positions.reshape(merged.documents.shape) - no_hit
-    candidates = documents[present[no_hit:]]
-    return _Found(PartitionHits(merged.scores, positions, len(candidates)), candidates)
+    kept = np.zeros(len(documents), bool)
+    kept[merged.documents[merged.documents >= 0]] = True
+    if merged.lexical is not None:
+        without_hit = np.where(kept, 0, merged.lexical)
+        best = np.argsort(-without_hit, kind="stable")[:others]
+        kept[best[without_hit[best] > 0]] = True
+    # The last place is that of no document.
+    places = np.where(np.append(kept, False), np.cumsum(np.append(kept, False)) - 1, -1)
+    hits = PartitionHits(
+        merged.scores,
+        places[merged.documents],
+        int(kept.sum()),
+        lexical=None if merged.lexical is None else merged.lexical[kept],
+        num_allowed=merged.num_allowed,
+    )
+    return _Found(hits, documents[kept])
 
 
 def _rank(found: _Found | None, scoring: Scoring) -> tuple[np.ndarray, np.ndarray]:
     """Documents, counted in the collection, and their scores."""
     assert found is not None
-    [positions], [scores] = MergedHits([found.hits], scoring.k_prime).rank(scoring)
-    return found.documents[positions[positions >= 0]], scores[positions >= 0]
+    ranked = MergedHits([found.hits], scoring.k_prime).rank(scoring)
+    return found.documents[ranked.positions], ranked.scores

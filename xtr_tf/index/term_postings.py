@@ -31,6 +31,20 @@ IMPACT_SCALE = 255
 FILES = ("lexical_terms", "lexical_offsets", "lexical_documents", "lexical_impacts")
 # Characters of documents per block. The terms of a block are sorted together.
 _BLOCK = 1 << 23
+# Postings that are read at a time.
+_POSTINGS = 1 << 24
+
+
+class TermStatistics(NamedTuple):
+    """How common terms are among all documents of a collection, if postings are those of a part of them.
+
+    Attributes:
+        frequencies: `[terms]` int64, number of documents that have each term.
+        num_documents: Number of all documents.
+    """
+
+    frequencies: np.ndarray
+    num_documents: int
 
 
 class TermPostings(NamedTuple):
@@ -42,6 +56,8 @@ class TermPostings(NamedTuple):
         documents: `[postings]` uint16, or int32 if uint16 is too small: ordinals, ascending within a term.
         impacts: `[postings]` uint8.
         num_documents: Number of all documents.
+        of_collection: Statistics of the collection that the documents are a part of; None if they are all of
+            it.
     """
 
     terms: np.ndarray
@@ -49,6 +65,7 @@ class TermPostings(NamedTuple):
     documents: np.ndarray
     impacts: np.ndarray
     num_documents: int
+    of_collection: TermStatistics | None = None
 
     @classmethod
     def read(cls, index: TokenIndex) -> TermPostings | None:
@@ -62,7 +79,7 @@ class TermPostings(NamedTuple):
         """
         if index.config.lexical == "none":
             return None
-        return cls._make([*(index.array(name) for name in FILES), index.num_documents])
+        return cls._make([*(index.array(name) for name in FILES), index.num_documents, None])
 
     @classmethod
     def of(cls, documents: Sequence[DocumentRecord], lexical: str) -> TermPostings:
@@ -82,7 +99,36 @@ class TermPostings(NamedTuple):
             folder = Path(work) / "index"
             folder.mkdir()
             write_term_postings(documents, lexical, folder)
-            return cls._make([*(np.load(folder / f"{name}.npy") for name in FILES), len(documents)])
+            return cls._make([*(np.load(folder / f"{name}.npy") for name in FILES), len(documents), None])
+
+    def part(self, first: int, last: int) -> TermPostings:
+        """Returns the postings of some consecutive documents, whose scores stay those of the collection.
+
+        Args:
+            first: Ordinal of the first document.
+            last: The ordinal after that of the last document.
+
+        Returns:
+            Their postings, with ordinals from 0.
+        """
+        kept = np.concatenate(
+            [
+                start + np.flatnonzero((block >= first) & (block < last))
+                for start in range(0, max(len(self.documents), 1), _POSTINGS)
+                for block in [self.documents[start : start + _POSTINGS]]
+            ]
+        )
+        offsets = np.searchsorted(kept, self.offsets)
+        present = np.flatnonzero(np.diff(offsets))
+        documents = np.asarray(self.documents[kept], np.int64) - first
+        return TermPostings(
+            self.terms[present],
+            np.append(offsets[present], len(kept)),
+            documents.astype(_ordinal_dtype(last - first)),
+            self.impacts[kept],
+            last - first,
+            TermStatistics(np.diff(self.offsets)[present], self.num_documents),
+        )
 
     def scores(self, query: str, lexical: str) -> np.ndarray:
         """Returns BM25 of a query for every document.
@@ -100,9 +146,14 @@ class TermPostings(NamedTuple):
             if place == len(self.terms) or self.terms[place] != key:
                 continue
             rows = slice(self.offsets[place], self.offsets[place + 1])
-            idf = inverse_frequency(rows.stop - rows.start, self.num_documents)
-            scores[self.documents[rows]] += idf * self.impacts[rows] / IMPACT_SCALE
+            scores[self.documents[rows]] += self._idf(place) * self.impacts[rows] / IMPACT_SCALE
         return scores
+
+    def _idf(self, place: int) -> np.ndarray:
+        if self.of_collection is None:
+            return inverse_frequency(self.offsets[place + 1] - self.offsets[place], self.num_documents)
+        frequencies, num_documents = self.of_collection
+        return inverse_frequency(frequencies[place], num_documents)
 
 
 def inverse_frequency(documents: np.ndarray | int, num_documents: int) -> np.ndarray:
@@ -195,9 +246,8 @@ class _TermCounts:
         offsets = np.concatenate([[0], np.cumsum(self._frequencies)])
         save_array(folder, FILES[0], self._terms)
         save_array(folder, FILES[1], offsets)
-        dtype = np.dtype(np.uint16 if len(lengths) <= 1 << 16 else np.int32)
         shape = (int(offsets[-1]),)
-        documents = create_array(folder, FILES[2], shape, dtype)
+        documents = create_array(folder, FILES[2], shape, _ordinal_dtype(len(lengths)))
         impacts = create_array(folder, FILES[3], shape, np.dtype(np.uint8))
         ends = offsets[:-1].copy()
         for block in range(self._blocks):
@@ -211,6 +261,11 @@ class _TermCounts:
             ends += np.bincount(codes, minlength=len(ends))
         for array in (documents, impacts):
             array.flush()
+
+
+def _ordinal_dtype(num_documents: int) -> np.dtype:
+    """Returns the smallest type for ordinals of documents."""
+    return np.dtype(np.uint16 if num_documents <= 1 << 16 else np.int32)
 
 
 def _rank_among_equal(values: np.ndarray) -> np.ndarray:

@@ -17,6 +17,8 @@ Answer = Mapping[str, np.ndarray]
 
 # Outputs of a ranking that do not have one entry per document.
 _NOT_PER_DOCUMENT = ("scores", "document_ids", "query_pieces", "weights")
+# Outputs next to token hits that count documents.
+_OF_STATISTICS = ("piece_documents", "piece_background", "num_documents", "allowed_documents")
 # Outputs of an explanation that depend on which token of a document matched, if any was retrieved.
 _OF_A_MATCH = ("document_pieces", "starts", "limits")
 
@@ -51,7 +53,7 @@ def differences(case: ReferenceCase, answer: Answer) -> list[str]:
 # Padding of answers in larger batches, if it is not an empty string, False or 0.
 _PADDING = {
     **{"scores": -np.inf, "xtr_scores": -np.inf},
-    **dict.fromkeys(("starts", "limits", "documents", "ordinals"), -1),
+    **dict.fromkeys(("starts", "limits", "documents", "ordinals", "other_ordinals"), -1),
 }
 
 
@@ -181,7 +183,7 @@ def _compare_hits(case: ReferenceCase, answer: Answer) -> list[str]:
     expected, tolerance = case.outputs, case.tolerances["scores"]
     problems = [
         wrong
-        for name in ("mask", "cutoffs", "piece_documents", "piece_background", "num_documents")
+        for name in ("mask", "cutoffs", *_OF_STATISTICS)
         if name in expected
         for wrong in _compare(name, expected[name], answer[name], case.tolerances.get(name, 0.0))
     ]
@@ -203,7 +205,31 @@ def _compare_hits(case: ReferenceCase, answer: Answer) -> list[str]:
             problems.append(
                 f"token {position} of query {query} retrieves {wrong} of {len(left)} tokens differently"
             )
+    if "other_scores" in expected:
+        problems += _compare_terms(case, answer)
     return problems
+
+
+def _compare_terms(case: ReferenceCase, answer: Answer) -> list[str]:
+    """Compares BM25. A document that is only in one answer is no better than the last one of the other."""
+    tolerance, problems = case.tolerances["lexical_scores"], []
+    for query in range(len(case.outputs["mask"])):
+        (left, last), (right, other_last) = (_terms(found, query) for found in (case.outputs, answer))
+        wrong = sum(not abs(left[key] - right[key]) <= tolerance for key in left.keys() & right)
+        wrong += sum(not left[key] <= other_last + tolerance for key in left.keys() - right)
+        wrong += sum(not right[key] <= last + tolerance for key in right.keys() - left)
+        if wrong:
+            problems.append(f"query {query} has another BM25 for {wrong} of {len(left)} documents")
+    return problems
+
+
+def _terms(answer: Answer, query: int) -> tuple[dict[int, float], float]:
+    """Returns BM25 of documents by ordinal, and that of the last document without a hit."""
+    scores: dict[int, float] = {}
+    for names in (("ordinals", "lexical_scores"), ("other_ordinals", "other_scores")):
+        ordinals, values = (answer[name][query].tolist() for name in names)
+        scores.update((o, value) for o, value in zip(ordinals, values, strict=True) if o >= 0)
+    return scores, float(answer["other_scores"][query].min(initial=np.inf))
 
 
 def _hits(

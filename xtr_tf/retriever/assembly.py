@@ -144,8 +144,7 @@ def assemble(
             _own_frequencies(corpus, part) if partition else None,
         ),
         identity := _identity(manifest.fingerprint, index, records),
-        # A merged search has no BM25, because the statistics would be those of the partition.
-        None if partition else _lexical_part(index),
+        _lexical_part(index, partition),
     )
     card = ModelCard(
         encoder={"fingerprint": manifest.fingerprint, **dataclasses.asdict(manifest.encoder)},
@@ -224,9 +223,13 @@ def _piece_weights(
     )
 
 
-def _lexical_part(index: TokenIndex) -> LexicalPart | None:
+def _lexical_part(index: TokenIndex, partition: Partition | None) -> LexicalPart | None:
     postings = TermPostings.read(index)
-    return None if postings is None else LexicalPart(postings, index.config.lexical)
+    if postings is None:
+        return None
+    if partition is not None:
+        postings = postings.part(partition.first_document, partition.last_document)
+    return LexicalPart(postings, index.config.lexical)
 
 
 def check_origin(fingerprint: str, corpus: TokenVectors, index: TokenIndex) -> None:

@@ -161,7 +161,7 @@ class HybridRanker:
             place, encoding, of_query, weights, filter_, alpha, fusion, rescore = row
             xtr, floor = score_all_documents(hits, self._lexical.num_documents), score_of_nothing(hits)
             keys = tf.boolean_mask(terms.keys, terms.queries == place)
-            lexical, documents = self._allowed(self._lexical.scores(keys), filter_)
+            lexical, documents = allowed_scores(self._lexical.scores(keys), filter_, self._documents)
             scale = lexical_scale(xtr, lexical, floor, documents)
             fused = fuse(xtr, lexical, floor, scale, alpha, fusion)
             ordinals, scores = rank_all(fused, tf.maximum(rescore, columns))
@@ -219,12 +219,24 @@ class HybridRanker:
             lexical_scores=tf.where(request.alpha[:, tf.newaxis] > 0, kept.lexical_scores, 0.0)
         )
 
-    def _allowed(self, scores: tf.Tensor, filter_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns scores with 0 for documents that a filter excludes, and how many documents it allows."""
 
-        def filtered() -> tuple[tf.Tensor, tf.Tensor]:
-            allowed = self._documents.allowed(filter_)
-            return tf.where(allowed, scores, 0.0), tf.math.count_nonzero(allowed, dtype=tf.int32)
+def allowed_scores(
+    scores: tf.Tensor, filter_: tf.Tensor, documents: DocumentTable
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Restricts BM25 of one query to the documents that its filter allows.
 
-        everything = tf.constant(self._lexical.num_documents)
-        return tf.cond(filter_ == "", lambda: (scores, everything), filtered)
+    Args:
+        scores: `[documents]` float32.
+        filter_: Scalar string, a value of `joined_filters`.
+        documents: The table of documents.
+
+    Returns:
+        The scores, with 0 for documents that the filter excludes, and the number of documents that it allows.
+    """
+
+    def filtered() -> tuple[tf.Tensor, tf.Tensor]:
+        allowed = documents.allowed(filter_)
+        return tf.where(allowed, scores, 0.0), tf.math.count_nonzero(allowed, dtype=tf.int32)
+
+    everything = tf.constant(documents.num_documents)
+    return tf.cond(filter_ == "", lambda: (scores, everything), filtered)

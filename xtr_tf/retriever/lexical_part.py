@@ -16,7 +16,7 @@ class LexicalPart(tf.Module):
     """The term postings of documents, and their BM25 scores.
 
     Args:
-        postings: Term postings of all documents.
+        postings: Term postings of all documents, or of a part of a collection.
         lexical: `words` or `ngrams`, as for the documents.
     """
 
@@ -32,6 +32,12 @@ class LexicalPart(tf.Module):
         self.offsets = _variable(offsets.astype(np.int32 if small else np.int64), "lexical_offsets")
         self.documents = _variable(postings.documents, "lexical_documents")
         self.impacts = _variable(postings.impacts, "lexical_impacts")
+        self.frequencies: tf.Variable | None = None
+        self._counted = postings.num_documents
+        if (whole := postings.of_collection) is not None:
+            self._counted = whole.num_documents
+            frequencies = whole.frequencies if len(postings.terms) else np.zeros(1, np.int64)
+            self.frequencies = _variable(frequencies.astype(np.int32), "lexical_frequencies")
 
     @property
     def num_bytes(self) -> int:
@@ -64,8 +70,9 @@ class LexicalPart(tf.Module):
         places, counts = tf.boolean_mask(places, known), tf.boolean_mask(counts, known)
         starts, ends = tf.gather(self.offsets, places), tf.gather(self.offsets, places + 1)
         lengths = ends - starts
-        frequencies = tf.cast(lengths, tf.float32)
-        idf = tf.math.log1p((self.num_documents - frequencies + 0.5) / (frequencies + 0.5))
+        counted = lengths if self.frequencies is None else tf.gather(self.frequencies, places)
+        frequencies = tf.cast(counted, tf.float32)
+        idf = tf.math.log1p((self._counted - frequencies + 0.5) / (frequencies + 0.5))
         weights = idf * tf.cast(counts, tf.float32) / IMPACT_SCALE
         # The postings of all terms, term by term.
         firsts = tf.cumsum(lengths, exclusive=True)

@@ -198,6 +198,7 @@ class _Recorder:
         self._record("search", {"query": texts, **self._parameters}, of_documents)
         if self._retriever.lexical is not None:
             self._record_hybrid(texts)
+            self._record_hybrid_hits()
         self._record_sharp_searches()
         if self._retriever.keeps_vectors:
             self._record_rescored()
@@ -264,6 +265,19 @@ class _Recorder:
             asked = {"alpha": np.array([alpha], np.float32), "fusion": _strings([fusion])}
             request = {**self._parameters, **_for_all(rescore=0), **asked}
             self._record("search", {"query": texts, **request}, {"scores": self._steadiness.tolerance})
+
+    def _record_hybrid_hits(self) -> None:
+        """Records BM25 next to the hits of recorded vectors."""
+        top_k = min(self._retriever.defaults.top_k, _MOST_EXPLAINED)
+        request = _for_all(k_prime=_K_PRIME_OF_HITS, leaves=0, top_k=top_k)
+        inputs = {"encodings": self._vectors, "mask": self._mask, "query": self._texts, **request}
+        found = self._ask("search_hybrid_tokens", inputs)
+        largest = max(float(np.max(found[name], initial=1)) for name in ("lexical_scores", "other_scores"))
+        tolerances = {
+            **dict.fromkeys(("scores", "cutoffs"), self._of_hits_by_vectors),
+            "lexical_scores": slack.rounding_of_scores(self._retriever.dim) * largest,
+        }
+        self._record("search_hybrid_tokens", inputs, tolerances)
 
     def _record_explanations(self, texts: np.ndarray) -> None:
         request = {name: value for name, value in self._parameters.items() if name != "rescore"}
@@ -350,6 +364,8 @@ class _Recorder:
                 return None
             scores[~blank] = found
             return scores
+        if signature == "search_hybrid_tokens":
+            return None
         if "top_k" not in inputs or inputs["top_k"] in (MAX_TOP_K, inputs.get("rescore", 0)):
             return None
         return self._ask(signature, {**inputs, "top_k": inputs["top_k"] + np.int32(1)})["scores"][:, -1]

@@ -17,6 +17,10 @@ query token (L) and hit (C): `mask` bool[B, L], `token_ids` int32[B, L, C], `sco
 `languages` string[B, ?] (`ordinals` int32[B, ?]); if pieces are counted, `piece_documents` int32[B, L], \
 `piece_background` float[B, L], `num_documents` int32[B] |
 | `search_vectors_tokens` | `encodings`, `mask`, and the parameters of `search_tokens` | as `search_tokens` |
+| `search_hybrid_tokens` (with BM25) | `encodings`, `mask`, `query` string[B], the parameters of \
+`search_tokens`, `top_k` int32[B] | as `search_tokens`, and `lexical_scores` float[B, ?] of `ordinals`; the \
+best other documents by BM25, `other_ordinals` int32[B, K], `other_scores` float[B, K]; `allowed_documents` \
+int32[B] |
 | `explain` | as `search`, without `rescore` | as `search`, and `query_pieces` \
 string[B, L], `retrieved` bool[B, K, L], `token_scores` float[B, K, L], `document_pieces` string[B, K, L], \
 `starts`, `limits` int32[B, K, L], `weights` float[B, L] |
@@ -66,6 +70,10 @@ Among token hits, padding has the document -1 and the score -inf.
 With an `alpha` above 0, candidates are those of XTR and of BM25, and `scores` are their fused scores. For
 every document, `xtr_scores` has f_XTR', with m_i for all tokens if none was retrieved, or f_ColBERT if it was
 rescored. `lexical_scores` has BM25. If `alpha` is 0, BM25 is not looked up, and it is 0.
+
+A merge of partitions gets both from `search_hybrid_tokens`: BM25 of all documents with hits, and the `top_k`
+best of the other documents, padded with the ordinal -1 and the score 0. In a partition, BM25 has the
+statistics of the whole collection.
 """
 
 from __future__ import annotations
@@ -88,6 +96,7 @@ from xtr_tf.retriever.request import (
     with_parameters,
 )
 from xtr_tf.retriever.retriever import EncodedTexts, Retriever
+from xtr_tf.retriever.term_candidates import find_term_candidates
 from xtr_tf.retriever.tracing import traced_once
 from xtr_tf.scoring.maxsim import maxsim_scores, score_in_chunks
 from xtr_tf.scoring.token_hits import TokenHits
@@ -142,7 +151,7 @@ def _vector_specs(retriever: Retriever) -> tuple[tf.TensorSpec, tf.TensorSpec]:
 
 
 def search_signatures(retriever: Retriever, shared_search: SearchFunction) -> dict[str, Any]:
-    """Returns `serving_default`, `search`, `search_vectors`, `search_tokens` and `search_vectors_tokens`.
+    """Returns `serving_default` and all signatures whose names begin with `search`.
 
     Args:
         retriever: The retriever.
@@ -205,12 +214,35 @@ def search_signatures(retriever: Retriever, shared_search: SearchFunction) -> di
         encoded = _checked_vectors(encodings, mask)
         return token_hits(encoded.encodings, encoded.mask, request)
 
+    def search_hybrid_tokens(
+        encodings: tf.Tensor, mask: tf.Tensor, query: tf.Tensor, request: SearchRequest
+    ) -> dict[str, tf.Tensor]:
+        assert retriever.lexical is not None
+        found = search_vectors_tokens(encodings, mask, request)
+        each = require(
+            tf.size(query) == tf.shape(mask)[0],
+            "`query` must have one text for every row of `mask`. Received: texts",
+            tf.size(query),
+        )
+        with tf.control_dependencies([each]):
+            query = tf.identity(query)
+        terms = find_term_candidates(
+            retriever.lexical, retriever.documents, query, found["ordinals"], request
+        )
+        return {**found, **terms._asdict()}
+
     hits_only = ("k_prime", "leaves", "languages", "filter")
     # Vectors have no text, so there is no BM25, and weights are given by the caller, if at all.
     of_text = ("token_weights", "alpha", "fusion")
     of_vectors = [name for name in SearchRequest._fields if name not in of_text]
     weights = (tf.TensorSpec([None, None], tf.float32, name="weights"), tf.constant([[1.0]]))
+    hybrid_tokens = {
+        "search_hybrid_tokens": with_parameters(
+            search_hybrid_tokens, [*vectors, QUERY], defaults, [*hits_only, "top_k"]
+        )
+    }
     return {
+        **(hybrid_tokens if retriever.lexical is not None else {}),
         "serving_default": serving_default,
         "search": with_parameters(search, [QUERY], defaults),
         "search_vectors": with_parameters(

@@ -17,6 +17,7 @@ def fuse(
     floor: np.ndarray,
     alpha: float,
     fusion: str = "weighted",
+    num_documents: int | None = None,
 ) -> np.ndarray:
     """Fuses the scores of queries for all documents.
 
@@ -26,6 +27,8 @@ def fuse(
         floor: `[queries]`, f_XTR' of documents of which nothing was retrieved.
         alpha: Weight of BM25, from 0 to 1.
         fusion: One of `xtr_tf.config.retrieval.FUSIONS`.
+        num_documents: Number of documents that a search may return, if others are left out or included. Those
+            must not be candidates. By default the given ones.
 
     Returns:
         `[queries, documents]`, `-inf` for documents that are not candidates.
@@ -40,12 +43,24 @@ def fuse(
         candidates &= fused > 0
     else:
         floor = floor[:, np.newaxis]
-        filled = np.where(retrieved, xtr, floor)
-        spread = np.maximum(_spread(filled), _LEAST_SPREAD)
-        of_lexical = _spread(lexical)
+        depth = min(_SPREAD_DEPTH, xtr.shape[1] if num_documents is None else num_documents)
+        spread = np.maximum(_spread(np.maximum(xtr, floor), depth, floor), _LEAST_SPREAD)
+        of_lexical = _spread(lexical, depth, np.zeros_like(floor))
         scale = np.divide(spread, of_lexical, out=np.zeros(spread.shape), where=of_lexical > 0)
-        fused = (1 - alpha) * filled + alpha * (floor + scale * lexical)
+        fused = (1 - alpha) * np.where(retrieved, xtr, floor) + alpha * (floor + scale * lexical)
     return np.where(candidates, fused, -np.inf)
+
+
+def depth_of(fusion: str) -> int:
+    """Returns how many of the best documents by each score affect the fused score of any document.
+
+    Args:
+        fusion: One of `xtr_tf.config.retrieval.FUSIONS`.
+
+    Returns:
+        Number of documents.
+    """
+    return _RRF_DEPTH if fusion == "rrf" else _SPREAD_DEPTH
 
 
 def steepness(lexical: np.ndarray) -> float:
@@ -61,15 +76,21 @@ def steepness(lexical: np.ndarray) -> float:
     Returns:
         The largest BM25 score in units of the spread of the best, over all queries; 0 if there is no spread.
     """
-    spread = _spread(lexical)[:, 0]
+    spread = _spread(lexical, min(_SPREAD_DEPTH, lexical.shape[1]), np.zeros((len(lexical), 1)))[:, 0]
     largest = lexical.max(axis=1, initial=0)
     return float(np.max(largest[spread > 0] / spread[spread > 0], initial=0))
 
 
-def _spread(scores: np.ndarray) -> np.ndarray:
-    """Returns `[queries, 1]`, the standard deviation of the best scores of each query."""
-    depth = min(_SPREAD_DEPTH, scores.shape[1])
-    best = np.partition(scores.astype(np.float64), scores.shape[1] - depth, axis=1)[:, -depth:]
+def _spread(scores: np.ndarray, depth: int, lowest: np.ndarray) -> np.ndarray:
+    """Returns `[queries, 1]`, the standard deviation of the `depth` best scores of each query.
+
+    Documents that are left out have the `lowest` score of the query, `[queries, 1]`.
+    """
+    if not depth:
+        return np.zeros_like(lowest)
+    left_out = np.repeat(lowest, max(depth - scores.shape[1], 0), axis=1)
+    scores = np.concatenate([scores, left_out], axis=1, dtype=np.float64)
+    best = np.partition(scores, scores.shape[1] - depth, axis=1)[:, -depth:]
     return np.std(best, axis=1, keepdims=True)
 
 

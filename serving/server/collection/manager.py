@@ -23,6 +23,7 @@ from serving.server.collection.addresses import Address
 from serving.server.collection.metrics import PartitionMetrics
 from serving.server.collection.partition import Partition
 from serving.server.collection.replica import Replica
+from serving.server.collection.request import same_signatures
 from serving.server.collection.search import CollectionSearch
 from serving.server.collection.servable import CollectionServable, CollectionSession
 from serving.server.models.config import ModelConfig
@@ -236,8 +237,12 @@ class CollectionManager:
             self._on_change()
             return
         try:
-            replica = next(r for r in self._partitions[0].replicas if r.may_answer(number))
-            definitions = await replica.signature_defs(number, _CALL_SECONDS)
+            replicas = (
+                next(replica for replica in partition.replicas if replica.may_answer(number))
+                for partition in self._partitions
+            )
+            told = await asyncio.gather(*(each.signature_defs(number, _CALL_SECONDS) for each in replicas))
+            definitions = same_signatures(told)
             session = CollectionSession(definitions, self._options.partial)
         except RequestError as error:
             version.state, version.error = State.END, error
@@ -248,7 +253,7 @@ class CollectionManager:
             *(self._options.name, number, session),
             CollectionSearch(
                 *(self._partitions, number, "idf" in definitions["encode_query"].outputs),
-                *(self._pool.run, self._of_partitions),
+                *("search_hybrid_tokens" in definitions, self._pool.run, self._of_partitions),
             ),
             self._options.timeout_seconds,
         )

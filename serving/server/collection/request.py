@@ -7,7 +7,7 @@ Partitions check `k_prime`, `leaves`, `languages` and `filter` themselves. Knows
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,21 +15,22 @@ import numpy as np
 from serving.server.protos import types_pb2
 from serving.server.status import Code, RequestError, invalid_argument
 from serving.server.tensor_protos import fill_proto, to_array
-from xtr_tf.config.retrieval import IMPUTATIONS, MAX_TOP_K, TOKEN_WEIGHTS
-from xtr_tf.scoring.merging import Scoring
+from xtr_tf.config.retrieval import FUSIONS, IMPUTATIONS, MAX_TOP_K, TOKEN_WEIGHTS
+from xtr_tf.scoring.merging import PartitionTerms, Scoring
 
 SIGNATURES = ("serving_default", "search", "explain")
 #: Values of the request parameter `partial` and of the server option `--partial`.
 PARTIAL = ("refuse", "allow")
 #: Parameters that are passed to partitions.
 OF_PARTITIONS = ("k_prime", "leaves", "languages", "filter")
-_PARAMETERS = (*OF_PARTITIONS, "top_k", "imputation", "constant", "token_weights", "min_score")
-_OUTPUTS = (
-    *("document_ids", "scores", "titles", "languages", "texts", "fields", "query_pieces", "retrieved"),
-    *("token_scores", "document_pieces", "starts", "limits", "weights"),
+_PARAMETERS = (
+    *(*OF_PARTITIONS, "top_k", "imputation", "constant", "token_weights", "min_score"),
+    *("alpha", "fusion"),
 )
-# Parameters that cannot be merged, and the values with which they have no effect.
-_NEUTRAL = {"rescore": 0, "alpha": 0}
+_OUTPUTS = (
+    *("document_ids", "scores", "xtr_scores", "lexical_scores", "titles", "languages", "texts", "fields"),
+    *("query_pieces", "retrieved", "token_scores", "document_pieces", "starts", "limits", "weights"),
+)
 _MISSING = "missing_partitions"
 _FEW = 1 << 16
 
@@ -53,15 +54,37 @@ def collection_signatures(definitions: Mapping[str, Any], partial: str) -> dict[
             Code.FAILED_PRECONDITION,
             f"The models of the collection have no signature `{lacking[0]}`; export them again.",
         )
-    for name, neutral in _NEUTRAL.items():
-        default = definitions["search"].defaults.get(name)
-        if default is not None and (to_array(default, _FEW) != neutral).any():
+    default = definitions["search"].defaults.get("rescore")
+    if default is not None and to_array(default, _FEW).any():
+        raise RequestError(
+            Code.FAILED_PRECONDITION,
+            "The default of `rescore` must be 0 in a collection: it cannot be merged; export the partitions "
+            "with it.",
+        )
+    return {name: _of_collection(name, definitions[name], partial) for name in SIGNATURES}
+
+
+def same_signatures(definitions: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Returns the `SignatureDef`s of all partitions' models, which must have the same names.
+
+    Args:
+        definitions: `SignatureDef`s by name, of the model of every partition.
+
+    Returns:
+        Those of the first partition.
+
+    Raises:
+        RequestError: A partition lacks a signature that another one has, such as that of BM25.
+    """
+    names = {name for own in definitions for name in own}
+    for number, own in enumerate(definitions):
+        if lacking := sorted(names - own.keys()):
             raise RequestError(
                 Code.FAILED_PRECONDITION,
-                f"The default of `{name}` must be {neutral} in a collection: it cannot be merged; export the "
-                "partitions with it.",
+                "All partitions need the same signatures; export them together from one index. "
+                f"Received: partition {number} without `{lacking[0]}`.",
             )
-    return {name: _of_collection(name, definitions[name], partial) for name in SIGNATURES}
+    return definitions[0]
 
 
 def _of_collection(name: str, definition: Any, partial: str) -> Any:
@@ -146,6 +169,24 @@ class SearchRequest:
         """
         return {name: self.parameters[name][rows] for name in OF_PARTITIONS}
 
+    @property
+    def is_hybrid(self) -> bool:
+        """Whether a query needs BM25."""
+        return bool((self.parameters["alpha"] > 0).any())
+
+    def of_terms(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns what partitions need for BM25, for some of the queries.
+
+        Args:
+            rows: `[rows]` numbers of queries.
+
+        Returns:
+            Inputs by name, `[rows]` each.
+        """
+        asked = zip(self.parameters["top_k"][rows], self.parameters["fusion"][rows], strict=True)
+        depths = [PartitionTerms.depth(int(top_k), fusion.decode()) for top_k, fusion in asked]
+        return {"query": self.queries[rows], "top_k": np.array(depths, np.int32)}
+
     def scoring(self, row: int, idf: np.ndarray | None) -> Scoring:
         """Returns how a query is scored.
 
@@ -164,6 +205,8 @@ class SearchRequest:
             float(values["constant"]),
             float(values["min_score"]),
             idf if values["token_weights"] == b"idf" else None,
+            float(values["alpha"]),
+            values["fusion"].decode(),
         )
 
 
@@ -190,10 +233,14 @@ def _check_ranges(given: Mapping[str, np.ndarray]) -> None:
     for name in ("constant", "min_score"):
         if not np.isfinite(given[name]).all():
             raise invalid_argument(f"`{name}` must be a finite number. Received: {given[name].tolist()}.")
+    alpha = given["alpha"]
+    if not ((alpha >= 0) & (alpha <= 1)).all():
+        raise invalid_argument(f"`alpha` must be between 0 (XTR) and 1 (BM25). Received: {alpha.tolist()}.")
     for name, allowed in (
         ("imputation", IMPUTATIONS),
         ("token_weights", TOKEN_WEIGHTS),
         ("partial", PARTIAL),
+        ("fusion", FUSIONS),
     ):
         unknown = set(given[name].tolist()) - {choice.encode() for choice in allowed}
         if unknown:
