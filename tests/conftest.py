@@ -277,10 +277,10 @@ def write_directories(tiny_corpus: Any, root: Path) -> None:
 
 @pytest.fixture(scope="session")
 def collection_base(directories: Path, built_once: Callable[..., Path]) -> Path:
-    """The exact index of `directories` as a collection of two partitions; no test may change it."""
+    """The exact index of `directories` as two partitions that return snippets; no test may change it."""
     from xtr_tf.config.retrieval import SearchDefaults
     from xtr_tf.retriever.export_partitions import PartitionExport, export_partitions
 
     parts = (str(directories / name) for name in ("encoder", "vectors", "exact"))
-    job = PartitionExport(*parts, 2, SearchDefaults(100, 5))
+    job = PartitionExport(*parts, 2, SearchDefaults(100, 5), store_text="snippet")
     return built_once("collection", lambda folder: export_partitions(job, folder))

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import shutil
 import signal
+import types
 
 import numpy as np
 import pytest
@@ -19,10 +20,12 @@ from serving.server.requests.metrics import Metrics
 from serving.server.requests.observer import RequestLog
 from serving.server.requests.worker_pool import WorkerPool
 from serving.server.status import RequestError, State
+from serving.server.tensor_protos import to_array
 from tests.support.numbers import rounding
 from xtr_tf.retriever.collection_file import read_collection
 from xtr_tf.runtime import SavedModelSession
 from xtr_tf.scoring.fusion_reference import steepness
+from xtr_tf.vectors.store import TokenVectors
 
 QUERIES = ["highest mountain on earth", "wie lang ist der Nil?", "東京", "the"]
 # Sums of 32 products, and then of 16 tokens.
@@ -65,7 +68,7 @@ def whole(directories):
     from xtr_tf.retriever.session import RetrieverSession
 
     parts = (directories / name for name in ("encoder", "vectors", "exact"))
-    return RetrieverSession(assemble_retriever(*parts, SearchDefaults(100, 5)).retriever)
+    return RetrieverSession(assemble_retriever(*parts, SearchDefaults(100, 5), "snippet").retriever)
 
 
 def serve_partitions(start_server, base, folder, numbers, kept=1):
@@ -163,7 +166,66 @@ def test_a_search_over_http_is_that_of_one_index(aggregator, whole):
     for name in ("xtr_score", "lexical_score"):
         scores = [document[name] for document in answer["results"][0]["documents"]]
         np.testing.assert_allclose(scores, expected[f"{name}s"][0], rtol=SCORED)
-    assert aggregator.rest("/v1/rerank", {"query": "a", "documents": ["b"]})[0] == 400
+
+
+def test_only_the_outputs_that_are_asked_for_are_returned(aggregator, connect, asked):
+    inputs = {"query": np.array([b"nile"], object)}
+    everything = arrays(asked.predict("search", {"query": ["nile"]}))
+    for names in (("scores",), ("lexical_scores", "titles"), ("missing_partitions",)):
+        found = connect(aggregator.target).predict(signature="search", inputs=inputs, output_filter=names)
+        assert set(found.outputs) == set(names)
+        for name in names:
+            assert np.array_equal(to_array(found.outputs[name], 1 << 16), everything[name])
+
+
+def test_texts_are_cut_to_where_the_query_matched(asked, whole, directories):
+    inputs = {"query": QUERIES, "top_k": [60], "k_prime": [2000]}
+    found = arrays(asked.predict("search", inputs))
+    stored = {
+        record.id.encode(): (record.text or "").encode()
+        for record in TokenVectors.open(directories / "vectors").documents()
+    }
+    whole_texts, cut = 0, 0
+    for name, text in zip(found["document_ids"].flat, found["texts"].flat, strict=True):
+        whole_texts += bool(name) and text == stored[name]
+        cut += text.startswith("…".encode())
+    assert whole_texts
+    assert cut
+    expected = whole.run("search", inputs)
+    of_whole = dict(zip(expected["document_ids"][0], expected["texts"][0], strict=True))
+    assert dict(zip(found["document_ids"][0], found["texts"][0], strict=True)) == of_whole
+    explained = arrays(asked.predict("explain", {"query": QUERIES[:1]}))
+    for name, text in zip(explained["document_ids"][0], explained["texts"][0], strict=True):
+        assert stored[name].startswith(text)
+
+
+def test_any_partition_encodes_and_scores(aggregator, connect, whole):
+    """What needs no documents is answered as by one model: vectors, f_ColBERT, reranking."""
+    documents = [["Mount Everest", "The Nile is long.", ""], ["der Nil", "東京", "x " * 500]]
+    for signature, inputs in (
+        ("encode_query", {"query": QUERIES}),
+        ("encode_document", {"document": documents[1]}),
+        ("score", {"query": QUERIES[:2], "documents": documents}),
+    ):
+        expected = whole.run(signature, inputs)
+        sent = {name: np.char.encode(np.array(values)).astype(object) for name, values in inputs.items()}
+        answer = connect(aggregator.target).predict(signature=signature, inputs=sent)
+        found = {name: to_array(tensor, 1 << 16) for name, tensor in answer.outputs.items()}
+        assert found.keys() == expected.keys()
+        for name, array in expected.items():
+            if array.dtype.kind == "f":
+                close = SCORED * max(1.0, float(array[np.isfinite(array)].max()))
+                np.testing.assert_allclose(found[name], array, rtol=0, atol=close)
+            else:
+                assert found[name].tolist() == array.tolist()
+    status, answer = aggregator.rest("/v1/rerank", {"query": QUERIES[0], "documents": documents[0]})
+    assert status == 200, answer
+    [scores] = whole.run("score", {"query": QUERIES[:1], "documents": documents[:1]})["scores"]
+    ranked = np.argsort(-scores, kind="stable").tolist()
+    assert [result["index"] for result in answer["results"]] == ranked
+    assert answer["results"][-1]["relevance_score"] == -1, "a document without text"
+    status, answer = aggregator.rest("/v1/rerank", {"query": " ", "documents": ["a"]})
+    assert (status, "Every query must contain text" in answer["error"]) == (400, True)
 
 
 def test_queries_of_a_request_may_ask_for_different_things(asked, whole):
@@ -210,7 +272,8 @@ def test_rest_speaks_the_same(aggregator, asked):
     assert answer["predictions"][0]["document_ids"] == [hit.id for hit in found]
     _, metadata = aggregator.rest("/v1/models/default/metadata")
     signatures = metadata["metadata"]["signature_def"]["signature_def"]
-    assert signatures.keys() == {"serving_default", "search", "explain"}
+    of_any = {"encode_query", "encode_document", "score"}
+    assert signatures.keys() == {"serving_default", "search", "explain", *of_any}
     assert "rescore" not in signatures["search"]["inputs"]
     _, states = aggregator.rest("/v1/models/default")
     assert [(s["version"], s["state"]) for s in states["model_version_status"]] == [("1", "AVAILABLE")]
@@ -319,9 +382,10 @@ def test_partitions_with_and_without_bm25_are_refused_together():
 
 
 def test_models_without_bm25_refuse_alpha():
-    collection = CollectionSearch([], 1, has_idf=True, has_terms=False, on_thread=None, metrics=None)
+    definitions = {name: types.SimpleNamespace(outputs={}) for name in ("encode_query", "look_up")}
+    collection = CollectionSearch([], 1, definitions, on_thread=None, metrics=None)
     parameters = {"alpha": np.array([0.5]), "token_weights": np.array([b"none"], object)}
-    request = SearchRequest(np.array([b"a"], object), parameters, takes_blank=False)
+    request = SearchRequest(np.array([b"a"], object), parameters, "search")
     with pytest.raises(RequestError, match=r"`alpha` needs an index with BM25: .* Received: 0\.5\."):
         asyncio.run(collection.run(request, ["scores"], 0.0))
 

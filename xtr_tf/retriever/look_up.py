@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from xtr_tf.retriever.retriever import Retriever
+from xtr_tf.retriever.snippets import cut_snippets
 
 
 def look_up_signature(retriever: Retriever) -> dict[str, Any]:
@@ -24,24 +25,34 @@ def look_up_signature(retriever: Retriever) -> dict[str, Any]:
         A `tf.function` by name.
     """
     identity = dataclasses.asdict(retriever.identity)
+    no_scores = tf.constant([[[0.0]]])
 
     @tf.function(
         input_signature=[
             tf.TensorSpec([None, None], tf.int32, name="documents"),
             tf.TensorSpec([None, None, None], tf.int32, name="tokens"),
+            tf.TensorSpec([None, None, None], tf.float32, name="scores"),
         ],
         autograph=False,
     )
-    def look_up(documents: tf.Tensor, tokens: tf.Tensor) -> dict[str, tf.Tensor]:
+    def look_up(
+        documents: tf.Tensor, tokens: tf.Tensor, scores: tf.Tensor = no_scores
+    ) -> dict[str, tf.Tensor]:
         unknown = tf.fill(tf.shape(tokens), -1)
         pieces, starts, limits = (
             retriever.tokens.look_up(tokens) if retriever.tokens else (unknown, unknown, unknown)
         )
         rows = tf.shape(documents)[:1]
+        named, texts = retriever.documents.look_up(documents), retriever.documents.look_up_texts(documents)
+        snippets = {}
+        if retriever.documents.snippets:
+            weights = tf.broadcast_to(scores, tf.shape(tokens))
+            snippets["snippets"] = cut_snippets(texts, named["titles"], starts, limits, weights)
         return {
-            **retriever.documents.look_up(documents),
+            **named,
             **retriever.documents.look_up_contents(documents),
-            "texts": retriever.documents.look_up_texts(documents),
+            "texts": texts,
+            **snippets,
             "document_pieces": retriever.tokenizer.pieces(pieces),
             "starts": starts,
             "limits": limits,

@@ -173,7 +173,8 @@ class _Recorder:
         """Records the first and last document, no document, and the first and last token of the index."""
         documents = np.array([[0, -1, self._retriever.documents.num_documents - 1]], np.int32)
         tokens = np.array([[[0, -1], [-1, -1], [-1, self._retriever.searcher.num_tokens - 1]]], np.int32)
-        self._record("look_up", {"documents": documents, "tokens": tokens}, {})
+        scores = np.full(tokens.shape, 0.5, np.float32)
+        self._record("look_up", {"documents": documents, "tokens": tokens, "scores": scores}, {})
 
     def record_vector_searches(self) -> None:
         """Records searches with the recorded vectors: token hits, the index as a whole, and documents."""

@@ -28,9 +28,10 @@ string[B, L], `retrieved` bool[B, K, L], `token_scores` float[B, K, L], `documen
 `pieces` string[B, L]; if pieces are counted, `idf` float[B, L] |
 | `encode_document` | `document` string[B] | `encodings`, `mask` and `ids` as `encode_query`, `truncated` \
 bool[B] |
-| `look_up` | `documents` int32[B, K], `tokens` int32[B, K, L]: ordinals, -1 for none | the outputs of \
-`explain` for documents and tokens; `encoder`, `quantizer`, `partition` string[B], fingerprints of the \
-model's origin |
+| `look_up` | `documents` int32[B, K], `tokens` int32[B, K, L]: ordinals, -1 for none; `scores` \
+float[B, K, L] of the tokens | the outputs of `explain` for documents and tokens; with snippets instead of \
+texts, `snippets` string[B, K], around the tokens with the best scores; `encoder`, `quantizer`, `partition` \
+string[B], fingerprints of the model's origin |
 | `score` | `query` string[B], `documents` string[B, ?] | `scores` float[B, ?], exact f_ColBERT, `truncated` \
 bool[B, ?] |
 

@@ -251,10 +251,7 @@ class CollectionManager:
             return
         version.servable = CollectionServable(  # type: ignore[assignment]
             *(self._options.name, number, session),
-            CollectionSearch(
-                *(self._partitions, number, "idf" in definitions["encode_query"].outputs),
-                *("search_hybrid_tokens" in definitions, self._pool.run, self._of_partitions),
-            ),
+            CollectionSearch(self._partitions, number, definitions, self._pool.run, self._of_partitions),
             self._options.timeout_seconds,
         )
         version.state, version.error = State.AVAILABLE, None

@@ -14,6 +14,8 @@ Arrays = dict[str, np.ndarray]
 #: Outputs that the partitions of the best documents look up: of documents, and of their matching tokens.
 OF_DOCUMENTS = ("document_ids", "titles", "languages", "texts", "fields")
 OF_TOKENS = ("document_pieces", "starts", "limits")
+#: Output that models have instead of texts, if they were exported with `store_text: snippet`.
+SNIPPETS = "snippets"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,24 +36,24 @@ class MergedAnswer:
         request: Queries and parameters.
         encoded: The queries as vectors.
         found: Token hits by partition, in the order of partitions.
-        explained: Whether outputs show which tokens matched.
+        aligned: Whether outputs need to know which tokens matched.
 
     Attributes:
         outputs: All outputs of a search by name.
     """
 
     def __init__(
-        self, request: SearchRequest, encoded: EncodedQueries, found: Mapping[int, Arrays], explained: bool
+        self, request: SearchRequest, encoded: EncodedQueries, found: Mapping[int, Arrays], aligned: bool
     ) -> None:
         self._request = request
         self._encoded = encoded
         self._found = found
-        self._explained = explained
+        self._aligned = aligned
         queries, length = encoded.mask.shape
         shape = (queries, request.columns)
         self._owners = np.full(shape, -1, np.int32)
         self._ordinals = np.full(shape, -1, np.int32)
-        self._tokens = np.full((*shape, length if explained else 0), -1, np.int32)
+        self._tokens = np.full((*shape, length if aligned else 0), -1, np.int32)
         self.outputs: Arrays = {
             "scores": np.full(shape, -np.inf, np.float32),
             "xtr_scores": np.full(shape, -np.inf, np.float32),
@@ -60,10 +62,11 @@ class MergedAnswer:
             "weights": self._weights(),
             **{name: np.full(shape, b"", object) for name in OF_DOCUMENTS},
         }
-        if explained:
+        self._token_scores = np.zeros(self._tokens.shape, np.float32)
+        if aligned:
             self.outputs |= {
                 "retrieved": np.zeros(self._tokens.shape, bool),
-                "token_scores": np.zeros(self._tokens.shape, np.float32),
+                "token_scores": self._token_scores,
                 "document_pieces": np.full(self._tokens.shape, b"", object),
                 **{name: np.full(self._tokens.shape, -1, np.int32) for name in ("starts", "limits")},
             }
@@ -73,22 +76,27 @@ class MergedAnswer:
         for place, row in enumerate(self._encoded.rows.tolist()):
             self._rank_query(place, row)
 
-    def wanted(self) -> dict[int, Arrays]:
-        """Returns the documents and tokens that each partition with best documents must look up."""
+    def wanted(self, snippets: bool) -> dict[int, Arrays]:
+        """Returns the inputs of `look_up` for each partition with best documents.
+
+        Args:
+            snippets: Whether texts are cut to where tokens matched.
+        """
         asked = {}
         for number in np.unique(self._owners[self._owners >= 0]).tolist():
             own = self._owners == number
             asked[number] = {
                 "documents": np.where(own, self._ordinals, -1),
                 "tokens": np.where(own[..., np.newaxis], self._tokens, -1),
+                **({"scores": self._token_scores} if snippets else {}),
             }
         return asked
 
     def fill_in(self, number: int, answer: Mapping[str, np.ndarray]) -> None:
-        """Copies the values that a partition looked up into the outputs."""
+        """Copies the values that a partition looked up into the outputs. Snippets stand for texts."""
         own = self._owners == number
         for name, values in answer.items():
-            self.outputs[name][own] = values[own]
+            self.outputs["texts" if name == SNIPPETS else name][own] = values[own]
 
     def _rank_query(self, place: int, row: int) -> None:
         mask, idf = self._encoded.mask[row], self._encoded.idf
@@ -105,11 +113,11 @@ class MergedAnswer:
         self._ordinals[row, :count] = np.concatenate(ordinals)[ranked.positions]
         for name in ("scores", "xtr_scores", "lexical_scores"):
             self.outputs[name][row, :count] = getattr(ranked, name)
-        if self._explained:
+        if self._aligned:
             tokens, similarities, retrieved = merged.align(ranked.positions, scoring)
             at = np.flatnonzero(mask)
             self._tokens[row, :count, at] = tokens.T
-            self.outputs["token_scores"][row, :count, at] = similarities.T
+            self._token_scores[row, :count, at] = similarities.T
             self.outputs["retrieved"][row, :count, at] = retrieved.T
 
     def _weights(self) -> np.ndarray:

@@ -19,6 +19,8 @@ from xtr_tf.config.retrieval import FUSIONS, IMPUTATIONS, MAX_TOP_K, TOKEN_WEIGH
 from xtr_tf.scoring.merging import PartitionTerms, Scoring
 
 SIGNATURES = ("serving_default", "search", "explain")
+#: Signatures that need no documents, so that the model of any partition can answer them.
+OF_ANY = ("encode_query", "encode_document", "score")
 #: Values of the request parameter `partial` and of the server option `--partial`.
 PARTIAL = ("refuse", "allow")
 #: Parameters that are passed to partitions.
@@ -48,7 +50,7 @@ def collection_signatures(definitions: Mapping[str, Any], partial: str) -> dict[
     Raises:
         RequestError: The models lack a signature, or have a default that cannot be merged.
     """
-    needed = {*SIGNATURES, "encode_query", "search_vectors_tokens", "look_up"}
+    needed = {*SIGNATURES, *OF_ANY, "search_vectors_tokens", "look_up"}
     if lacking := sorted(needed - definitions.keys()):
         raise RequestError(
             Code.FAILED_PRECONDITION,
@@ -61,7 +63,8 @@ def collection_signatures(definitions: Mapping[str, Any], partial: str) -> dict[
             "The default of `rescore` must be 0 in a collection: it cannot be merged; export the partitions "
             "with it.",
         )
-    return {name: _of_collection(name, definitions[name], partial) for name in SIGNATURES}
+    merged = {name: _of_collection(name, definitions[name], partial) for name in SIGNATURES}
+    return {**merged, **{name: definitions[name] for name in OF_ANY}}
 
 
 def same_signatures(definitions: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -112,12 +115,12 @@ class SearchRequest:
     Attributes:
         queries: `[queries]` bytes.
         parameters: Values by name, `[queries]` each.
-        takes_blank: Whether a query without text finds nothing instead of being refused.
+        signature: Name of the signature.
     """
 
     queries: np.ndarray
     parameters: Mapping[str, np.ndarray]
-    takes_blank: bool
+    signature: str
 
     @classmethod
     def read(
@@ -146,7 +149,17 @@ class SearchRequest:
             )
         _check_ranges(given)
         parameters = {name: np.broadcast_to(values, queries.shape) for name, values in given.items()}
-        return cls(queries, parameters, signature == "serving_default")
+        return cls(queries, parameters, signature)
+
+    @property
+    def takes_blank(self) -> bool:
+        """Whether a query without text finds nothing instead of being refused."""
+        return self.signature == "serving_default"
+
+    @property
+    def cuts_texts(self) -> bool:
+        """Whether texts are cut to snippets, if the models were exported for that."""
+        return self.signature == "search"
 
     @property
     def may_be_partial(self) -> bool:

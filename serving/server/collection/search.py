@@ -14,7 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from serving.server.collection.merged import OF_DOCUMENTS, OF_TOKENS, Arrays, EncodedQueries, MergedAnswer
+from serving.server.collection.merged import (
+    OF_DOCUMENTS,
+    OF_TOKENS,
+    SNIPPETS,
+    Arrays,
+    EncodedQueries,
+    MergedAnswer,
+)
 from serving.server.collection.metrics import PartitionMetrics
 from serving.server.collection.partition import Partition
 from serving.server.collection.request import SearchRequest
@@ -36,8 +43,7 @@ class CollectionSearch:
     Args:
         partitions: All partitions, in the order of their documents.
         version: Version that every call names.
-        has_idf: Whether the models know how rare pieces are.
-        has_terms: Whether the models have BM25.
+        definitions: `SignatureDef`s of the models of all partitions, by name.
         on_thread: Runs the merging on a thread.
         metrics: Metrics that count answers without a partition.
     """
@@ -46,15 +52,15 @@ class CollectionSearch:
         self,
         partitions: Sequence[Partition],
         version: int,
-        has_idf: bool,
-        has_terms: bool,
+        definitions: Mapping[str, Any],
         on_thread: OnThread,
         metrics: PartitionMetrics,
     ) -> None:
         self._partitions = tuple(partitions)
         self._version = version
-        self._has_idf = has_idf
-        self._has_terms = has_terms
+        self._has_idf = "idf" in definitions["encode_query"].outputs
+        self._has_terms = "search_hybrid_tokens" in definitions
+        self._has_snippets = SNIPPETS in definitions["look_up"].outputs
         self._on_thread = on_thread
         self._metrics = metrics
 
@@ -75,12 +81,22 @@ class CollectionSearch:
         """
         self._check_parts(request)
         encoded = await self._encode(request, deadline)
-        explained = not _is_disjoint(outputs, _EXPLAINED)
-        found, missing = await self._find(request, encoded, explained, deadline)
+        snippets = self._has_snippets and request.cuts_texts and "texts" in outputs
+        aligned = snippets or not set(_EXPLAINED).isdisjoint(outputs)
+        looked_up = [name for name in (*OF_DOCUMENTS, *OF_TOKENS) if name in outputs]
+        if snippets:
+            looked_up[looked_up.index("texts")] = SNIPPETS
+        found, missing = await self._find(request, encoded, aligned, deadline)
         while True:
-            merged = MergedAnswer(request, encoded, found, explained)
+            merged = MergedAnswer(request, encoded, found, aligned)
             await self._on_thread(merged.rank)
-            lost = await self._name(merged, outputs, deadline, request.may_be_partial)
+            # A call that names no output would return all of them.
+            wanted = merged.wanted(snippets) if looked_up else {}
+            answers, lost = await self._ask_all(
+                *(wanted, "look_up", looked_up, deadline - time.monotonic(), request.may_be_partial)
+            )
+            for number, answer in answers.items():
+                merged.fill_in(number, answer)
             if not lost:
                 break
             # Documents whose partition is lost are replaced by those of other partitions.
@@ -92,6 +108,41 @@ class CollectionSearch:
         told = ",".join(map(str, sorted(missing))).encode()
         answer = {**merged.outputs, "missing_partitions": np.full(request.queries.shape, told, object)}
         return {name: answer[name] for name in outputs}
+
+    async def ask_any(
+        self,
+        signature: str,
+        inputs: Mapping[str, np.ndarray],
+        outputs: Sequence[str],
+        deadline: float,
+        share: float = 1.0,
+    ) -> Arrays:
+        """Runs a signature on the least busy partition, or another if it fails. All have the same encoder.
+
+        Args:
+            signature: Name of a signature that needs no documents.
+            inputs: Inputs by name.
+            outputs: Names of the outputs to return.
+            deadline: Time by which the answer is needed, on the clock of `time.monotonic`.
+            share: Share of the remaining time that a partition may take.
+
+        Returns:
+            The outputs by name.
+
+        Raises:
+            RequestError: A partition refused the request, or none answered.
+        """
+        failure: RequestError | None = None
+        for partition in sorted(self._partitions, key=lambda partition: partition.outstanding):
+            seconds = share * (deadline - time.monotonic())
+            try:
+                return await partition.ask(signature, inputs, outputs, self._version, seconds)
+            except RequestError as error:
+                if error.code not in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED):
+                    raise
+                failure = error
+        assert failure is not None
+        raise failure
 
     def _check_parts(self, request: SearchRequest) -> None:
         """Refuses a request that needs something that the models do not have."""
@@ -106,35 +157,20 @@ class CollectionSearch:
             )
 
     async def _encode(self, request: SearchRequest, deadline: float) -> EncodedQueries:
-        """Encodes with the least busy partition, or another if it fails. All have the same encoder."""
         names = ["encodings", "mask", "pieces", *(["idf"] if self._has_idf else [])]
-        failure: RequestError | None = None
-        for partition in sorted(self._partitions, key=lambda partition: partition.outstanding):
-            seconds = _SHARE_OF_ENCODING * (deadline - time.monotonic())
-            try:
-                answer = await partition.ask(
-                    "encode_query", {"query": request.queries}, names, self._version, seconds
-                )
-            except RequestError as error:
-                if error.code not in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED):
-                    raise
-                failure = error
-                continue
-            # A query without text has only the end-of-sequence token.
-            blank = answer["mask"].sum(axis=1) <= 1
-            if blank.any() and not request.takes_blank:
-                positions = np.flatnonzero(blank).tolist()
-                raise invalid_argument(
-                    f"Every query must contain text. Received: blank at position {positions}."
-                )
-            rows = np.flatnonzero(~blank)
-            encodings, mask, pieces = (answer[name] for name in names[:3])
-            return EncodedQueries(encodings, mask, pieces, answer.get("idf"), rows)
-        assert failure is not None
-        raise failure
+        inputs = {"query": request.queries}
+        answer = await self.ask_any("encode_query", inputs, names, deadline, _SHARE_OF_ENCODING)
+        # A query without text has only the end-of-sequence token.
+        blank = answer["mask"].sum(axis=1) <= 1
+        if blank.any() and not request.takes_blank:
+            positions = np.flatnonzero(blank).tolist()
+            raise invalid_argument(f"Every query must contain text. Received: blank at position {positions}.")
+        rows = np.flatnonzero(~blank)
+        encodings, mask, pieces = (answer[name] for name in names[:3])
+        return EncodedQueries(encodings, mask, pieces, answer.get("idf"), rows)
 
     async def _find(
-        self, request: SearchRequest, encoded: EncodedQueries, explained: bool, deadline: float
+        self, request: SearchRequest, encoded: EncodedQueries, aligned: bool, deadline: float
     ) -> tuple[dict[int, Arrays], set[int]]:
         """Returns the token hits by partition, and the partitions that did not answer."""
         if not len(encoded.rows):
@@ -144,7 +180,7 @@ class CollectionSearch:
             "mask": encoded.mask[encoded.rows],
             **request.of_partitions(encoded.rows),
         }
-        names = [*OF_HITS, *(["token_ids"] if explained else [])]
+        names = [*OF_HITS, *(["token_ids"] if aligned else [])]
         signature = "search_vectors_tokens"
         if request.is_hybrid:
             signature = "search_hybrid_tokens"
@@ -157,18 +193,6 @@ class CollectionSearch:
         )
         self._check_some(found, encoded)
         return found, missing
-
-    async def _name(
-        self, merged: MergedAnswer, outputs: Sequence[str], deadline: float, may_be_partial: bool
-    ) -> set[int]:
-        """Looks up the best documents in their partitions. Returns the partitions that did not answer."""
-        names = [name for name in (*OF_DOCUMENTS, *OF_TOKENS) if name in outputs]
-        answers, lost = await self._ask_all(
-            *(merged.wanted(), "look_up", names, deadline - time.monotonic(), may_be_partial)
-        )
-        for number, answer in answers.items():
-            merged.fill_in(number, answer)
-        return lost
 
     async def _ask_all(
         self,
@@ -203,7 +227,3 @@ class CollectionSearch:
     def _check_some(self, found: Mapping[int, Arrays], encoded: EncodedQueries) -> None:
         if not found and len(encoded.rows):
             raise RequestError(Code.UNAVAILABLE, "No partition of the collection answered; try again later.")
-
-
-def _is_disjoint(names: Sequence[str], others: Sequence[str]) -> bool:
-    return set(names).isdisjoint(others)

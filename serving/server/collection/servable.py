@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from serving.server.collection.request import SearchRequest, collection_signatures, default_values
+from serving.server.collection.request import OF_ANY, SearchRequest, collection_signatures, default_values
 from serving.server.collection.search import CollectionSearch
 from serving.server.models.servable import Leased
 from serving.server.requests.call import ModelCall
@@ -73,9 +73,12 @@ class CollectionServable(Leased):
             The outputs by name.
 
         Raises:
-            RequestError: The request cannot be answered. See `SearchRequest.read` and `CollectionSearch.run`.
+            RequestError: The request cannot be answered. See `SearchRequest.read` and `CollectionSearch`.
         """
-        request = SearchRequest.read(call.signature.name, call.inputs, self.session.defaults)
         latest = time.monotonic() + self._timeout
         deadline = latest if call.deadline is None else min(call.deadline, latest)
+        name = call.signature.name
+        if name in OF_ANY:
+            return await self._search.ask_any(name, call.inputs, call.outputs, deadline)
+        request = SearchRequest.read(name, call.inputs, self.session.defaults)
         return await self._search.run(request, call.outputs, deadline)
