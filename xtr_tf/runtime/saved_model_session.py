@@ -10,6 +10,7 @@ import copy
 import ctypes
 import functools
 import os
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -54,6 +55,8 @@ class SavedModelSession:
     ) -> None:
         self.directory = Path(directory)
         self._session: int | None = None
+        self._graph: int | None = None
+        self._background: int | None = None
         self._running = 0
         self._idle = threading.Condition()
         self._library = c_library()
@@ -63,10 +66,7 @@ class SavedModelSession:
         self.op_libraries = [Path(path) for path in op_libraries]
         for path in self.op_libraries:
             load_op_library(str(path))
-        self._graph: int | None = self._library.TF_NewGraph()
-        self._background: int | None = None
-        # The same few combinations of inputs and outputs are used again and again.
-        self._endpoints = functools.lru_cache(maxsize=256)(self._make_endpoints)
+        self._graph = self._library.TF_NewGraph()
         try:
             self._load(options or SessionOptions())
             self._read_signatures(meta_graph)
@@ -176,6 +176,11 @@ class SavedModelSession:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        # When the interpreter ends, the process's memory goes anyway.
+        if not sys.is_finalizing():
+            self.close()
+
     def _load(self, options: SessionOptions) -> None:
         library = self._library
         config = options.serialize()
@@ -212,11 +217,14 @@ class SavedModelSession:
         self.signatures = {
             name: Signature.from_proto(name, definition) for name, definition in self.signature_defs.items()
         }
-        self._outputs = {
+        outputs = {
             (name, spec.tensor): self._output_of(spec)
             for name, signature in self.signatures.items()
             for spec in (*signature.inputs.values(), *signature.outputs.values())
         }
+        # The same few combinations of inputs and outputs are used again and again. A cache that referred to
+        # the session would keep the model in memory.
+        self._endpoints = functools.lru_cache(maxsize=256)(functools.partial(_endpoints, outputs))
 
     def _output_of(self, spec: TensorSpec) -> Output:
         operation, _, index = spec.tensor.rpartition(":")
@@ -275,5 +283,8 @@ class SavedModelSession:
             for result in filter(None, results):
                 tensors.free_output(result)
 
-    def _make_endpoints(self, signature: str, tensors: tuple[str, ...]) -> ctypes.Array[Output]:
-        return (Output * len(tensors))(*(self._outputs[signature, tensor] for tensor in tensors))
+
+def _endpoints(
+    outputs: Mapping[tuple[str, str], Output], signature: str, tensors: tuple[str, ...]
+) -> ctypes.Array[Output]:
+    return (Output * len(tensors))(*(outputs[signature, tensor] for tensor in tensors))
