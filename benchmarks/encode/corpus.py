@@ -14,20 +14,19 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ENCODER = REPOSITORY / "models" / "mxtr_tiny"
 EXAMPLE = REPOSITORY / "examples" / "atlas" / "corpus.jsonl"
-DOCUMENTS = 1_000
 #: In the order of the work; `rest` is everything else.
 PARTS = ("start", "reading", "loading", "tokenizing", "encoder", "writing", "rest")
 
 
 def measure_corpus(
-    folder: Path, texts: list[str] | None, earlier: Path | None, rounds: int, clock: str
+    folder: Path, texts: Sequence[str] | None, earlier: Path | None, rounds: int, clock: str
 ) -> float | None:
     """Prints seconds by part and tokens per second, for one thread and for two.
 
@@ -39,13 +38,14 @@ def measure_corpus(
         clock: `wall`, or `cpu` for one thread's processor time on a busy machine.
 
     Returns:
-        Tokens per second of this code divided by those of the earlier one, including the start; the lower
-        of the ratios for one and two threads. None without an earlier one.
+        Seconds of the earlier code divided by those of this one, including the start; the lower of the
+        ratios for one and two threads. None without an earlier one. Tokens per second may not be compared
+        between commits, because they may not store the same tokens.
     """
     corpus = EXAMPLE
     if texts is not None:
         corpus = folder / "corpus.jsonl"
-        lines = (json.dumps({"_id": str(i), "text": text}) for i, text in enumerate(texts[:DOCUMENTS]))
+        lines = (json.dumps({"_id": str(i), "text": text}) for i, text in enumerate(texts))
         corpus.write_text("\n".join(lines) + "\n", encoding="utf-8")
     trees = {"now": REPOSITORY} | ({"before": earlier} if earlier else {})
     print(f"{'corpus':20s} " + " ".join(f"{part:>10s}" for part in PARTS) + "   tokens/s")
@@ -68,7 +68,10 @@ def measure_corpus(
                 + f"   {rates[name]:8.0f}"
             )
         if earlier:
-            worst.append(rates["now"] / rates["before"])
+            before, now = (
+                statistics.median(own["seconds"] for own in found[name]) for name in ("before", "now")
+            )
+            worst.append(before / now)
     return min(worst, default=None)
 
 

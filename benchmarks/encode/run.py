@@ -48,6 +48,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cpu-time", action="store_true", help="one thread each, measured by its CPU time")
     parser.add_argument("--against", metavar="COMMIT", help="also measure whole jobs of an earlier commit")
+    parser.add_argument("--documents", type=int, default=1_000, help="documents of a whole job")
     parser.add_argument("--only", choices=("all", "corpus"), default="all", help="run only one part")
     arguments = parser.parse_args()
 
@@ -67,7 +68,8 @@ def _whole_jobs(arguments: argparse.Namespace, folder: Path) -> dict[str, float]
     texts = scifact_texts()
     earlier = checked_out(arguments.against, folder) if arguments.against else None
     clock = "cpu" if arguments.cpu_time else "wall"
-    ratio = measure_corpus(folder, texts and texts["corpus"], earlier, arguments.rounds, clock)
+    documents = texts and texts["corpus"][: arguments.documents]
+    ratio = measure_corpus(folder, documents, earlier, arguments.rounds, clock)
     return {} if ratio is None else {"corpus_ratio": ratio}
 
 

@@ -74,6 +74,17 @@ def test_boundaries_of_characters_translate_both_ways(texts):
     assert character_map.bytes(characters).to_list() == [byte_offsets(text) for text in texts]
 
 
+def test_characters_are_as_wide_as_each_of_them_lowered_by_itself():
+    every = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    changed = [one for one in every if len(one.lower().encode()) != len(one.encode())]
+    # Each character twice, with others between them, as in a text.
+    texts = ["".join(changed + every[:3000]), "".join([*every[3000:0:-1], *changed])]
+    lowered = [byte_offsets(one.lower().replace("\0", "\ufffd") for one in text) for text in texts]
+    character_map = CharacterMap(tf.constant([text.encode() for text in texts]), lowered=True)
+    characters = character_map.characters(tf.ragged.constant(lowered, tf.int32, ragged_rank=1))
+    assert characters.to_list() == [list(range(len(text) + 1)) for text in texts]
+
+
 def test_bytes_that_are_not_text_have_offsets_too(atlas_tokenizer):
     strings = tf.constant([b"nile \xff\xfe nile", b"nile"])
     spans = atlas_tokenizer.with_offsets(strings, 100)

@@ -174,6 +174,7 @@ class Encoder(keras.Model):
         return tf.function(
             lambda ids: (self(ids), self.mask(ids)),
             input_signature=[tf.TensorSpec([None, None], tf.int32)],
+            autograph=False,
         )
 
     def compute_output_shape(self, ids_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:

@@ -45,14 +45,17 @@ class CharacterMap:
     """
 
     def __init__(self, strings: tf.Tensor, lowered: bool) -> None:
-        characters, starts = tf.strings.unicode_split_with_offsets(strings, "UTF-8")
+        characters, starts = tf.strings.unicode_decode_with_offsets(strings, "UTF-8")
         ends = tf.strings.length(strings)[:, tf.newaxis]
         boundaries = tf.concat([tf.cast(starts, tf.int32), ends], axis=1)
         self._original_bytes = _to_dense(boundaries)
         if not lowered:
             self._prepared_bytes = self._original_bytes
             return
-        widths = tf.strings.length(lowercase(characters.values))
+        # A text has far fewer distinct characters than characters.
+        distinct, places = tf.unique(characters.values)
+        lowered_characters = lowercase(tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8"))
+        widths = tf.gather(tf.strings.length(lowered_characters), places)
         ends = tf.cumsum(characters.with_values(widths).to_tensor(0), axis=1)
         starts_and_end = tf.pad(ends, [[0, 0], [1, 0]])
         self._prepared_bytes = _to_dense(
