@@ -119,6 +119,29 @@ def test_an_earlier_model_ranks_and_deleted_documents_are_skipped(
     assert gone not in {own for found in negatives(parsed(mined, "train")) for own in found}
 
 
+def test_an_earlier_collection_ranks_as_its_partitions_do_together(
+    collection_base: Path, tiny_corpus: Any, tmp_path: Path
+) -> None:
+    from xtr_tf.evaluation.exported_collection import ExportedCollection
+
+    model = new_artifact(standard_artifacts.Model, tmp_path / "model")
+    (tmp_path / "model" / "Format-Serving").symlink_to(collection_base)
+    documents = [Document(own.id, own.text, own.title, own.language) for own in tiny_corpus.documents]
+    examples = [
+        TrainingExample(own.id, own.text[:60], (own,), language=own.language) for own in documents[::7]
+    ]
+    config = MiningConfig(ranker="latest", negatives=2, last_rank=5)
+    mined = mine(tmp_path, examples, documents, config, model=model)
+    collection = ExportedCollection(collection_base)
+
+    def rank(queries: list[Query], depth: int) -> Run:
+        return collection.search("", queries, depth)
+
+    expected = negatives(list(mine_negatives(examples, documents, rank, config)))
+    assert negatives(parsed(mined, "train")) == expected
+    assert any(expected)
+
+
 def test_mining_without_hard_negatives_is_refused() -> None:
     with pytest.raises(InputError, match=r"`run\.data\.hard_negatives` is above 0: set both\. Received: 0\."):
         PipelineConfig(mining=MiningConfig(ranker="words"))
