@@ -168,7 +168,8 @@ def summarise(records: list[dict[str, Any]], tokens: int, limit_ratio: float) ->
 
     reached = points("xtr-tf scann")
     best = max((point.overlap for point in reached), default=0.0)
-    core, own = (milliseconds_at(curve, min(0.9, best)) for curve in (points("xtr-tf core"), reached))
+    of_core = points("xtr-tf core", "xtr-tf core-int4")
+    core, own = (milliseconds_at(curve, min(0.9, best)) for curve in (of_core, reached))
     plain = [
         record
         for record in records

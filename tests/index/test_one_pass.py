@@ -58,7 +58,7 @@ def in_one_pass(
     "config",
     [
         IndexConfig(kind="scann", num_leaves=40, sample_size=4000, reordering=True),
-        IndexConfig(kind="core", sample_size=4000, lexical="words"),
+        IndexConfig(kind="core", dtype="int4", sample_size=4000, lexical="words"),
         IndexConfig(kind="auto"),
     ],
     ids=lambda config: config.kind,

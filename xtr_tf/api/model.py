@@ -92,7 +92,7 @@ class Model:
         dims_per_block: int = IndexConfig.dims_per_block,
         anisotropic_threshold: float = IndexConfig.anisotropic_threshold,
         reordering: bool = IndexConfig.reordering,
-        index_dtype: Literal["", "int8", "bfloat16", "float16", "float32"] = IndexConfig.dtype,
+        index_dtype: Literal["", "int8", "int4", "bfloat16", "float16", "float32"] = IndexConfig.dtype,
         num_shards: int = IndexConfig.num_shards,
         parallel_searches: int = IndexConfig.parallel_searches,
         lexical: Literal["none", "words", "ngrams"] = IndexConfig.lexical,
@@ -129,8 +129,8 @@ class Model:
             dims_per_block: Dimensions that share one 4-bit code (`scann`).
             anisotropic_threshold: Similarity above which the codes are most precise (`scann`).
             reordering: Whether to score hits again by int8 vectors (`scann`).
-            index_dtype: Type of the vectors in a `core` (`int8`, `bfloat16`) or `exact` (`float32`,
-                `float16`, `bfloat16`) index; empty for `int8` and `float16`.
+            index_dtype: Type of the vectors in a `core` (`int8`, `int4`, `bfloat16`) or `exact`
+                (`float32`, `float16`, `bfloat16`) index; empty for `int8` and `float16`.
             num_shards: Searchers to divide the tokens over; their results are merged exactly.
             parallel_searches: Parts of a large batch that one `scann` index searches at the same time.
             lexical: BM25 for hybrid search: over `words`, over character `ngrams`, which suit every script,

@@ -74,7 +74,7 @@ DimsPerBlock = Annotated[int, typer.Option(help="Dimensions per 4-bit code (scan
 AnisotropicThreshold = Annotated[float, typer.Option(help="Similarity from which precision matters (scann).")]
 Reordering = Annotated[bool, typer.Option(help="Score hits again by int8 vectors (scann).")]
 IndexDtype = Annotated[
-    str, typer.Option(help="Storage type of vectors in core (int8, bfloat16) or exact (float16, ...).")
+    str, typer.Option(help="Storage type of vectors in core (int8, int4, bfloat16) or exact (float16, ...).")
 ]
 NumShards = Annotated[int, typer.Option(help="Searchers that share the tokens in one model.")]
 ParallelSearches = Annotated[int, typer.Option(help="Parts of a large batch to search at once (scann).")]

@@ -158,8 +158,9 @@ class IndexConfig:
         anisotropic_threshold: Similarity above which the codes are most precise (`scann`); 0 for plain
             product quantisation.
         reordering: Whether to score hits again by int8 vectors (`scann`), for `dim` bytes per token.
-        dtype: Type of the vectors in a `core` (`int8`, `bfloat16`) or `exact` (`float32`, `float16`,
-            `bfloat16`) index; empty for `int8` and `float16`.
+        dtype: Type of the vectors in a `core` (`int8`, `int4`, `bfloat16`) or `exact` (`float32`,
+            `float16`, `bfloat16`) index; empty for `int8` and `float16`. `int4` takes half the memory of
+            `int8` and is less precise.
         num_shards: Searchers to divide the tokens over in one model; their results are merged exactly.
         parallel_searches: Parts of a large batch that one `scann` index searches at the same time.
         lexical: BM25 for hybrid search: `none`, over `words`, or over character `ngrams`, which also suit
@@ -175,7 +176,7 @@ class IndexConfig:
     dims_per_block: int = 2
     anisotropic_threshold: float = 0.2
     reordering: bool = False
-    dtype: Literal["", "int8", "bfloat16", "float16", "float32"] = ""
+    dtype: Literal["", "int8", "int4", "bfloat16", "float16", "float32"] = ""
     num_shards: int = 1
     parallel_searches: int = 2
     lexical: Literal["none", "words", "ngrams"] = "none"
@@ -203,7 +204,7 @@ class IndexConfig:
         allowed = {
             "auto": ("",),
             "scann": ("",),
-            "core": ("", "int8", "bfloat16"),
+            "core": ("", "int8", "int4", "bfloat16"),
             "exact": ("", "float32", "float16", "bfloat16"),
         }
         require(

@@ -127,9 +127,13 @@ def _write_core(source: VectorSource, folder: Path, quantizer: TokenQuantizer, d
     for rows, block in _checked_blocks(source):
         leaf_of_token[rows] = quantizer.assign(block)
     posting_of_token = write_postings(folder, leaf_of_token, len(quantizer.centres))
-    vectors = create_array(folder, "vectors", (source.num_tokens, source.dim), _stored_dtype(dtype))
+    width = source.dim // 2 if dtype == "int4" else source.dim
+    vectors = create_array(folder, "vectors", (source.num_tokens, width), _stored_dtype(dtype))
     for rows, block in _checked_blocks(source):
-        stored = quantizer.to_int8(block) if dtype == "int8" else _stored(block, dtype)
+        if dtype == "int4":
+            stored = quantizer.to_int4(block, leaf_of_token[rows])
+        else:
+            stored = quantizer.to_int8(block) if dtype == "int8" else _stored(block, dtype)
         vectors[posting_of_token[rows]] = stored
     vectors.flush()
 
@@ -177,7 +181,7 @@ def _checked_blocks(source: VectorSource) -> Iterator[tuple[slice, np.ndarray]]:
 
 
 def _stored_dtype(dtype: str) -> np.dtype:
-    return np.dtype({"bfloat16": "uint16"}.get(dtype, dtype))
+    return np.dtype({"bfloat16": "uint16", "int4": "uint8"}.get(dtype, dtype))
 
 
 def _stored(block: np.ndarray, dtype: str) -> np.ndarray:

@@ -83,7 +83,7 @@ def _core(index: TokenIndex, part: slice, in_all: int | None) -> TokenSearcher:
         leaf_offsets=leaf_offsets,
         postings=postings,
         vectors=_vectors(vectors, index.config.dtype or "int8"),
-        multipliers=index.array("multipliers"),
+        multipliers=index.array("int4_multipliers" if index.config.dtype == "int4" else "multipliers"),
         leaves_to_search=index.config.num_leaves_to_search,
         tokens_in_all=in_all,
     )
