@@ -104,7 +104,7 @@ bench-index: setup ## Compare the index build's memory, time and quality with Sc
 bench-scale: setup ## Measure an index in partitions: build by two workers, aggregator, promotion, a killed server
 	@$(PYTHON) -W ignore benchmarks/scale/run.py $(ARGS)
 
-claims: setup ## Check the paper's claims on the models of benchmarks/study, on real data
+claims: setup ## Check the paper's claims on the arms of benchmarks/paper_claims, among ten million tokens
 	@$(PYTHON) -W ignore benchmarks/paper_claims/run.py $(ARGS)
 
 gate-trial: setup ## Export 100 times under changing limits, and damage exports: the gate must tell them apart

@@ -1,4 +1,6 @@
-"""The paper's claims as comparisons of two token analyses. Knows nothing about models or drawing.
+"""The paper's claims as comparisons of token analyses over seeds. Knows nothing about models or drawing.
+
+Two arms are compared seed by seed, because runs of the same seed saw the same data in the same order.
 
 Citation: [Lee et al., 2023](https://arxiv.org/abs/2304.01982), sections 4 and 5.
 """
@@ -6,10 +8,11 @@ Citation: [Lee et al., 2023](https://arxiv.org/abs/2304.01982), sections 4 and 5
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from intervals import Comparison, above, all_hold
 
 from xtr_tf.evaluation.token_analysis import TokenAnalysis
 
@@ -25,6 +28,11 @@ NEAR_ZERO = 0.1
 NEAR_TOP = 0.8
 #: The k' at which a model that saturates early has reached most of its quality.
 EARLY_K_PRIME = 100
+#: A drop in MRR@10 from one k' to the next that does not count as one.
+SAME = 0.005
+
+#: The analyses of an arm on one test set, one per seed, in the order of the seeds.
+Seeds = Sequence[TokenAnalysis]
 
 
 class Claim(NamedTuple):
@@ -32,124 +40,157 @@ class Claim(NamedTuple):
 
     Attributes:
         statement: The claim, in a sentence.
-        passed: Whether it holds here.
+        passed: Whether it holds here; None if the seeds differ too much to say.
         evidence: The figures that decided it.
     """
 
     statement: str
-    passed: bool
+    passed: bool | None
     evidence: str
 
 
-def check_scoring(xtr: TokenAnalysis, colbert: TokenAnalysis) -> Iterator[Claim]:
-    """Checks what the paper says about the ranking under f_XTR', at the k' of the analyses.
+def check(xtr: Seeds, colbert: Seeds) -> Iterator[Claim]:
+    """Checks every claim, at the k' of the analyses.
 
     Args:
-        xtr: Analysis of the model trained with f_XTR.
-        colbert: Analysis of the model trained with f_ColBERT by the same recipe.
+        xtr: Analyses of the arm that was trained with token retrieval.
+        colbert: Analyses of the arm that was trained with f_ColBERT, of the same seeds.
     """
     yield from _imputation(xtr, colbert)
     yield from _against_colbert(xtr, colbert)
-
-
-def check_retrieval(xtr: TokenAnalysis, colbert: TokenAnalysis) -> Iterator[Claim]:
-    """Checks what the paper says about the tokens retrieved up to rank 100, and about other values of k'."""
     yield from _retrieved_tokens(xtr, colbert)
     yield _histogram(xtr, colbert)
     yield from _k_prime(xtr, colbert)
 
 
-def _imputation(xtr: TokenAnalysis, colbert: TokenAnalysis) -> Iterator[Claim]:
+def _imputation(xtr: Seeds, colbert: Seeds) -> Iterator[Claim]:
     for metric in METRICS:
-        none, zero, constant, top = (xtr.imputation_metrics[name][metric] for name in _imputations(xtr))
+        columns = [
+            [own.imputation_metrics[name][metric] for own in xtr] for name in xtr[0].imputation_metrics
+        ]
+        steps = [
+            above(np.subtract(later, earlier), or_equal=number > 0)
+            for number, (earlier, later) in enumerate(itertools.pairwise(columns))
+        ]
         yield Claim(
             f"XTR's imputations rank none < zero <= 0.2 <= top-k' in {metric}",
-            none < zero <= constant <= top,
-            f"{none:.3f}, {zero:.3f}, {constant:.3f}, {top:.3f}",
+            all_hold(steps),
+            f"{', '.join(f'{np.mean(column):.3f}' for column in columns)}; steps {_list(steps)}",
         )
-    ours, theirs = (own.imputation_metrics["top_k_prime"]["MRR@10"] for own in (xtr, colbert))
-    yield Claim(
+    yield _compared(
         f"under f_XTR' the ColBERT-trained model is clearly below XTR (by {CLEARLY} MRR@10)",
-        theirs <= ours - CLEARLY,
-        f"{theirs:.3f} against {ours:.3f}",
+        [_imputed(own) for own in xtr],
+        [_imputed(own) for own in colbert],
+        CLEARLY,
+        or_equal=True,
     )
-    without = colbert.imputation_metrics["none"]["MRR@10"]
-    yield Claim(
+    without = [own.imputation_metrics["none"]["MRR@10"] for own in colbert]
+    yield _compared(
         f"without imputation the ColBERT-trained model is near zero (below {NEAR_ZERO:.0%} of its own)",
-        without <= NEAR_ZERO * theirs,
-        f"MRR@10 {without:.3f} against {theirs:.3f}",
+        [NEAR_ZERO * _imputed(own) for own in colbert],
+        without,
+        or_equal=True,
     )
 
 
-def _retrieved_tokens(xtr: TokenAnalysis, colbert: TokenAnalysis) -> Iterator[Claim]:
-    gold = _at_ranks(xtr.gold_probability), _at_ranks(colbert.gold_probability)
-    yield Claim(
-        "XTR retrieves tokens of gold documents more often at ranks 1 to 100",
-        bool(np.all(gold[0] > gold[1])),
-        _pairs(*gold),
-    )
-    lexical = _at_ranks(xtr.lexical_probability), _at_ranks(colbert.lexical_probability)
-    yield Claim(
-        "XTR retrieves the query token's own piece less often at ranks 1 to 100",
-        bool(np.all(lexical[0] < lexical[1])),
-        _pairs(*lexical),
-    )
-
-
-def _histogram(xtr: TokenAnalysis, colbert: TokenAnalysis) -> Claim:
-    ours, theirs = _share_near_top(xtr), _share_near_top(colbert)
-    return Claim(
-        f"the ColBERT-trained model's scores pile up near the top, XTR's do not (share above {NEAR_TOP})",
-        theirs > 2 * ours,
-        f"{theirs:.1%} against {ours:.1%}",
-    )
-
-
-def _k_prime(xtr: TokenAnalysis, colbert: TokenAnalysis) -> Iterator[Claim]:
-    curve = _curve(xtr)
-    rises = all(later >= earlier - 0.005 for earlier, later in itertools.pairwise(curve))
-    yield Claim(
-        "XTR's MRR@10 rises with k'",
-        rises and curve[-1] > curve[0],
-        ", ".join(f"k'={k}: {value:.3f}" for k, value in zip(xtr.k_prime_metrics, curve, strict=True)),
-    )
-    early = [_share_at(own, EARLY_K_PRIME) for own in (xtr, colbert)]
-    yield Claim(
-        f"XTR saturates earlier: at k'={EARLY_K_PRIME} it has more of its best than the other has",
-        early[0] > early[1],
-        f"{early[0]:.1%} against {early[1]:.1%}",
-    )
-
-
-def _against_colbert(xtr: TokenAnalysis, colbert: TokenAnalysis) -> Iterator[Claim]:
-    ours = xtr.imputation_metrics["top_k_prime"]["MRR@10"]
-    theirs = colbert.colbert_metrics["MRR@10"]
-    yield Claim(
+def _against_colbert(xtr: Seeds, colbert: Seeds) -> Iterator[Claim]:
+    yield _compared(
         f"f_XTR' of XTR is at most {SMALL_LOSS} MRR@10 below exact f_ColBERT of the ColBERT-trained model",
-        ours >= theirs - SMALL_LOSS,
-        f"{ours:.3f} against {theirs:.3f}",
+        [_imputed(own) for own in xtr],
+        [own.colbert_metrics["MRR@10"] for own in colbert],
+        -SMALL_LOSS,
+        or_equal=True,
     )
-    cost = xtr.cost
+    ratio = above([own.cost["ratio"] for own in xtr], 100)
+    (mean, low, high), cost = ratio.difference, xtr[0].cost
     yield Claim(
         "scoring costs a fraction of the operations (below a hundredth)",
-        cost["ratio"] > 100,
-        f"{cost['colbert_flops']:.2e} against {cost['xtr_flops']:.2e} per query, 1/{cost['ratio']:,.0f}; "
+        ratio.holds,
+        f"1/{mean:,.0f} [{low:,.0f}, {high:,.0f}]; "
         f"n={cost['query_tokens']:.1f}, m={cost['document_tokens']:.0f}, r={cost['retrieved_tokens']:.2f}",
     )
 
 
-def _imputations(analysis: TokenAnalysis) -> Sequence[str]:
-    return list(analysis.imputation_metrics)
+def _retrieved_tokens(xtr: Seeds, colbert: Seeds) -> Iterator[Claim]:
+    yield _at_every_rank(
+        "XTR retrieves tokens of gold documents more often at ranks 1 to 100",
+        *([_at_ranks(own.gold_probability) for own in arm] for arm in (xtr, colbert)),
+        sign=1,
+    )
+    yield _at_every_rank(
+        "XTR retrieves the query token's own piece less often at ranks 1 to 100",
+        *([_at_ranks(own.lexical_probability) for own in arm] for arm in (xtr, colbert)),
+        sign=-1,
+    )
+
+
+def _histogram(xtr: Seeds, colbert: Seeds) -> Claim:
+    return _compared(
+        f"the ColBERT-trained model's scores pile up near the top, XTR's do not (share above {NEAR_TOP} more "
+        "than twice XTR's)",
+        [_share_near_top(own) for own in colbert],
+        [2 * _share_near_top(own) for own in xtr],
+    )
+
+
+def _k_prime(xtr: Seeds, colbert: Seeds) -> Iterator[Claim]:
+    for curve_of, until in (
+        (_up_to_its_k_prime, "the paper's share of the tokens"),
+        (_sweep, "the largest that was measured"),
+    ):
+        curves = np.array([list(curve_of(own).values()) for own in xtr])
+        if curves.shape[1] < 2:  # the pool is too small for a k' below the paper's share
+            continue
+        steps = [above(column, -SAME, or_equal=True) for column in np.diff(curves, axis=1).T]
+        steps.append(above(curves[:, -1] - curves[:, 0]))
+        points = zip(curve_of(xtr[0]), curves.mean(axis=0), strict=True)
+        yield Claim(
+            f"XTR's MRR@10 rises with k' up to {until} (drops of {SAME} do not count)",
+            all_hold(steps),
+            f"{', '.join(f'{k_prime:,}: {value:.3f}' for k_prime, value in points)}; "
+            f"steps, then first to last: {_list(steps)}",
+        )
+    yield _compared(
+        f"XTR saturates earlier: at k'={EARLY_K_PRIME} it has more of its best than the other has",
+        [_share_at(own, EARLY_K_PRIME) for own in xtr],
+        [_share_at(own, EARLY_K_PRIME) for own in colbert],
+    )
+
+
+def _compared(
+    statement: str,
+    larger: Sequence[float],
+    smaller: Sequence[float],
+    threshold: float = 0.0,
+    or_equal: bool = False,
+) -> Claim:
+    """A claim that one figure minus another is above a threshold."""
+    comparison = above(np.subtract(larger, smaller), threshold, or_equal)
+    evidence = f"{np.mean(larger):.3f} against {np.mean(smaller):.3f}: {comparison}"
+    return Claim(statement, comparison.holds, evidence)
+
+
+def _at_every_rank(
+    statement: str, ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray], sign: int
+) -> Claim:
+    differences = sign * np.subtract(ours, theirs)
+    comparisons = [above(of_rank) for of_rank in differences.T]
+    rows = zip(RANKS, np.mean(ours, axis=0), np.mean(theirs, axis=0), comparisons, strict=False)
+    evidence = ", ".join(f"@{rank} {own:.4f}/{other:.4f}: {compared}" for rank, own, other, compared in rows)
+    return Claim(statement, all_hold(comparisons), evidence)
+
+
+def _list(comparisons: Sequence[Comparison]) -> str:
+    return ", ".join(map(str, comparisons))
+
+
+def _imputed(analysis: TokenAnalysis) -> float:
+    """MRR@10 as search ranks."""
+    return analysis.imputation_metrics["top_k_prime"]["MRR@10"]
 
 
 def _at_ranks(probabilities: Sequence[float]) -> np.ndarray:
     return np.array([probabilities[rank - 1] for rank in RANKS if rank <= len(probabilities)])
-
-
-def _pairs(ours: np.ndarray, theirs: np.ndarray) -> str:
-    return ", ".join(
-        f"@{rank} {own:.3f}/{other:.3f}" for rank, own, other in zip(RANKS, ours, theirs, strict=False)
-    )
 
 
 def _share_near_top(analysis: TokenAnalysis) -> float:
@@ -159,11 +200,18 @@ def _share_near_top(analysis: TokenAnalysis) -> float:
     return float(shares[edges[:-1] >= NEAR_TOP - 1e-9].sum())
 
 
-def _curve(analysis: TokenAnalysis) -> list[float]:
-    metrics: Mapping[int, Mapping[str, float]] = analysis.k_prime_metrics
-    return [metrics[k]["MRR@10"] for k in metrics]
+def _sweep(analysis: TokenAnalysis) -> dict[int, float]:
+    """MRR@10 at every k' of the analysis."""
+    return {k_prime: metrics["MRR@10"] for k_prime, metrics in analysis.k_prime_metrics.items()}
+
+
+def _up_to_its_k_prime(analysis: TokenAnalysis) -> dict[int, float]:
+    """MRR@10 at every k' up to the paper's share, which the imputations were measured at."""
+    smaller = {k: value for k, value in _sweep(analysis).items() if k < analysis.k_prime}
+    return {**smaller, analysis.k_prime: _imputed(analysis)}
 
 
 def _share_at(analysis: TokenAnalysis, k_prime: int) -> float:
-    best = max(_curve(analysis))
-    return analysis.k_prime_metrics[k_prime]["MRR@10"] / best if best else 0.0
+    curve = _sweep(analysis)
+    best = max(curve.values())
+    return curve[k_prime] / best if best else 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
@@ -22,5 +23,17 @@ def benchmark_module(repository: Path) -> Callable[[str, str], ModuleType]:
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def claims_module(repository: Path) -> Callable[[str], ModuleType]:
+    """Loads `benchmarks/paper_claims/NAME.py`, which imports its neighbours by the names of their files."""
+
+    def load(name: str) -> ModuleType:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.syspath_prepend(repository / "benchmarks" / "paper_claims")
+            return importlib.import_module(name)
 
     return load

@@ -1,11 +1,11 @@
-"""Claims pass on figures like the paper's, and fail when the models are exchanged."""
+"""Claims pass on figures like the paper's, fail on others, and are undecided if the seeds differ too much."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +14,8 @@ from xtr_tf.evaluation.token_analysis import TokenAnalysis
 
 
 @pytest.fixture(scope="module")
-def claims(benchmark_module) -> ModuleType:
-    return benchmark_module("paper_claims", "claims")
+def claims(claims_module: Callable) -> ModuleType:
+    return claims_module("claims")
 
 
 def analysis(
@@ -35,7 +35,7 @@ def analysis(
         gold_density=density.tolist(),
         other_density=density.tolist(),
         k_prime_metrics={k: {"MRR@10": value} for k, value in zip((10, 100, 1000), curve, strict=True)},
-        colbert_metrics={"MRR@10": 0.38},
+        colbert_metrics={"MRR@10": 0.38, "Recall@100": 0.9},
         imputation_metrics={
             name: {"MRR@10": own, "Recall@100": 2 * own} for name, own in zip(names, imputed, strict=True)
         },
@@ -47,17 +47,20 @@ def analysis(
     )  # fmt: skip
 
 
-XTR = analysis([0.10, 0.30, 0.35, 0.38], gold=0.4, lexical=0.3, peak=0.5, curve=[0.30, 0.37, 0.38])
-COLBERT = analysis([0.01, 0.05, 0.10, 0.20], gold=0.2, lexical=0.6, peak=0.95, curve=[0.02, 0.08, 0.20])
+def seeds(imputed: list[float], *, noise: float = 0.0, **others: Any) -> list[TokenAnalysis]:
+    """Three runs, whose figures under f_XTR' differ by `noise` from seed to seed."""
+    return [analysis([own + shift for own in imputed], **others) for shift in (-noise, 0.0, noise)]
 
 
-def check(claims: ModuleType, xtr: TokenAnalysis, colbert: TokenAnalysis) -> list:
-    return [*claims.check_scoring(xtr, colbert), *claims.check_retrieval(xtr, colbert)]
+LIKE_XTR: dict[str, Any] = {"gold": 0.4, "lexical": 0.3, "peak": 0.5, "curve": [0.30, 0.37, 0.38]}
+LIKE_COLBERT: dict[str, Any] = {"gold": 0.2, "lexical": 0.6, "peak": 0.95, "curve": [0.02, 0.08, 0.20]}
+XTR = seeds([0.10, 0.30, 0.35, 0.38], **LIKE_XTR)
+COLBERT = seeds([0.01, 0.05, 0.10, 0.20], **LIKE_COLBERT)
 
 
 def test_figures_like_the_papers_pass(claims: ModuleType) -> None:
-    checked = check(claims, XTR, COLBERT)
-    assert len(checked) == 11
+    checked = list(claims.check(XTR, COLBERT))
+    assert len(checked) == 12
     assert [claim.statement for claim in checked if not claim.passed] == []
 
 
@@ -66,16 +69,86 @@ def test_figures_like_the_papers_pass(claims: ModuleType) -> None:
     ["clearly below", "near zero", "gold documents", "own piece", "pile up", "saturates earlier", "at most"],
 )
 def test_exchanged_models_fail(claims: ModuleType, words: str) -> None:
-    (claim,) = (claim for claim in check(claims, COLBERT, XTR) if words in claim.statement)
-    assert not claim.passed
+    assert claim_with(words, claims.check(COLBERT, XTR)).passed is False
+
+
+def claim_with(words: str, checked: Iterator[Any]) -> Any:
+    (claim,) = (claim for claim in checked if words in claim.statement)
+    return claim
+
+
+def test_an_interval_that_contains_the_threshold_decides_nothing(claims: ModuleType) -> None:
+    """The mean difference is 0.18, far above the threshold, but the seeds differ by as much."""
+    uncertain = seeds([0.10, 0.30, 0.35, 0.38], noise=0.1, **LIKE_XTR)
+    claim = claim_with("clearly below", claims.check(uncertain, COLBERT))
+    assert claim.passed is None
+    # 0.1 is the standard deviation, 4.303 the quantile of t for two degrees of freedom.
+    assert claim.evidence == "0.380 against 0.200: 0.1800 [-0.0684, 0.4284] ≥ 0.02?"
+
+
+def test_arms_are_compared_seed_by_seed(claims: ModuleType) -> None:
+    """Seeds that move both arms by the same amount say nothing about their difference."""
+    ours = seeds([0.10, 0.30, 0.35, 0.38], noise=0.1, **LIKE_XTR)
+    theirs = seeds([0.01, 0.05, 0.10, 0.20], noise=0.1, **LIKE_COLBERT)
+    assert claim_with("clearly below", claims.check(ours, theirs)).passed is True
+
+
+def test_one_seed_decides_nothing(claims: ModuleType) -> None:
+    assert {claim.passed for claim in claims.check(XTR[:1], COLBERT[:1])} == {None}
+
+
+def test_a_claim_fails_if_one_of_its_steps_does(claims: ModuleType) -> None:
+    falling = seeds([0.10, 0.30, 0.35, 0.34], **LIKE_XTR)
+    assert claim_with("in MRR@10", claims.check(falling, COLBERT)).passed is False
+    even = seeds([0.10, 0.30, 0.30, 0.30], **LIKE_XTR)
+    assert claim_with("in MRR@10", claims.check(even, COLBERT)).passed is True
+    none_is_even = seeds([0.30, 0.30, 0.35, 0.38], **LIKE_XTR)
+    assert claim_with("in MRR@10", claims.check(none_is_even, COLBERT)).passed is None
+
+
+def test_intervals_are_students(claims_module: Callable) -> None:
+    intervals = claims_module("intervals")
+    assert intervals.interval([1.0, 2.0, 3.0]) == pytest.approx((2.0, 2 - 2.4841, 2 + 2.4841), abs=1e-4)
+    assert intervals.interval([0.5]) == (0.5, -np.inf, np.inf)
+
+
+def test_a_curve_beyond_the_papers_share_is_another_claim(claims: ModuleType) -> None:
+    """MRR@10 at the k' of the analysis, 1,000, is that of the imputations, not of the sweep."""
+    later = seeds([0.10, 0.30, 0.35, 0.38], **{**LIKE_XTR, "curve": [0.30, 0.37, 0.33]})
+    assert claim_with("the paper's share", claims.check(later, COLBERT)).passed is True
+    assert claim_with("the largest", claims.check(later, COLBERT)).passed is False
+
+
+def test_tables_have_all_arms_and_the_line_counts_verdicts(
+    claims_module: Callable, claims: ModuleType
+) -> None:
+    tables = claims_module("claim_tables")
+    arms = {"xtr": XTR, "colbert": COLBERT, "imputed": XTR}
+    checked = list(claims.check(XTR, COLBERT))
+    section = tables.dataset_section("squad", arms, checked, list(claims.check(XTR[:1], COLBERT[:1])))
+    assert "| f_XTR | f_XTR' | top_k_prime | 0.3800 [0.3800, 0.3800] | 0.7600 [0.7600, 0.7600] |" in section
+    rows = [
+        line.split(" | ") for line in section.splitlines() if line.startswith(f"| {checked[2].statement}")
+    ]
+    assert [row[1::2] for row in rows] == [["PASS", "not at this scale"]]
+    verdicts = [claims.Claim("", passed, "") for passed in (True, True, False, None)]
+    assert tables.result(verdicts, 10_000_123) == (
+        "RESULT claims passed=2 of=4 undecided=1 regime_tokens=10000123"
+    )
+
+
+def test_the_picture_marks_the_papers_operating_point(claims_module: Callable, tmp_path: Path) -> None:
+    figures = claims_module("figures")
+    analyses = {"squad": {"xtr": XTR, "colbert": COLBERT, "imputed": XTR}}
+    figures.draw(analyses, 10_000_000, tmp_path / "claims.svg")
+    drawn = (tmp_path / "claims.svg").read_text()
+    assert drawn.count("<!-- trained by ") == 3
+    assert "<!-- of 484 million -->" in drawn
 
 
 @pytest.fixture(scope="module")
-def grid(benchmark_module, claims: ModuleType) -> Iterator[ModuleType]:
-    # The scripts import each other by the name of their file.
-    sys.modules["claims"] = claims
-    yield benchmark_module("paper_claims", "grid")
-    del sys.modules["claims"]
+def grid(claims_module: Callable) -> ModuleType:
+    return claims_module("grid")
 
 
 LIKE_THE_PAPERS = {
