@@ -36,7 +36,7 @@ CALCULATED: list[tuple[str, str, str, str, Callable[..., float]]] = [
     ),
     (
         BENCHMARKS,
-        rf"time_ratio={NUMBER}",
+        rf"nearest=[\d.]+ time_ratio={NUMBER}",
         *(BENCHMARKS, rf"from shards \| {NUMBER} s .* own \| {NUMBER} s", lambda ours, scann: ours / scann),
     ),
     (
