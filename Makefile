@@ -30,7 +30,8 @@ test-portable: setup ## Run the numeric tests as if on other processors; ARGS=--
 	@tools/test_portable.sh $(ARGS)
 
 # Whatever imports TFX or Beam when it is collected; single tests that do are marked `pipeline`.
-PIPELINE_TESTS := tests/tfx_pipeline tests/vectors/test_beam_runner.py tests/vectors/test_staged_runner.py
+PIPELINE_TESTS := tests/tfx_pipeline tests/index/test_staged_build.py tests/vectors/test_beam_processes.py \
+  tests/vectors/test_beam_runner.py tests/vectors/test_staged_runner.py
 
 test-python: ## Run every test that needs no TFX on another Python: VERSION=3.12, optionally TENSORFLOW=2.18
 	@venv=$$(tools/other_python.sh $(VERSION) $(TENSORFLOW)) && \

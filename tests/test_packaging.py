@@ -111,3 +111,19 @@ def test_the_changelog_and_the_citation_name_the_version(repository: Path) -> No
 def test_the_size_of_a_serving_host_is_what_the_document_says(repository: Path) -> None:
     (said,) = re.findall(r"A serving host installs (\d+) packages", (repository / "BUILD.md").read_text())
     assert int(said) == len(locked(repository / SERVING))
+
+
+def test_other_pythons_are_not_tested_with_what_imports_beam(repository: Path) -> None:
+    """`make test-python` leaves out files that cannot be collected without the packages of `[pipeline]`."""
+    makefile = (repository / "Makefile").read_text().replace("\\\n", "")
+    left_out = re.search(r"^PIPELINE_TESTS := (.*)$", makefile, re.MULTILINE)
+    assert left_out
+    imports = re.compile(r"^(from|import) (apache_beam|tfx|xtr_tf\.vectors\.beam)\b", re.MULTILINE)
+    needing = [
+        path.relative_to(repository)
+        for path in (repository / "tests").rglob("test_*.py")
+        if imports.search(path.read_text(encoding="utf-8"))
+    ]
+    named = {Path(name) for name in left_out[1].split()}
+    assert [path for path in needing if not named & {path, *path.parents}] == []
+    assert all((repository / name).exists() for name in named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import textwrap
 import threading
@@ -65,8 +66,9 @@ def test_a_model_can_be_loaded_and_run_on_threads_of_low_priority(toy_model):
         """The niceness of every thread of this process, by its number."""
         found = {}
         for folder in Path("/proc/self/task").iterdir():
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            found[folder.name] = int(fields[16])
+            with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                found[folder.name] = int(fields[16])
         return found
 
     with SavedModelSession(toy_model):

@@ -68,7 +68,7 @@ def test_parts_searched_at_the_same_time_change_nothing(make_index, queries, mon
     np.put_along_axis(alone, ids, scores, axis=1)
     for parts in (2, 3):
         searcher = searcher_from_index(make_index(parallel_searches=parts))
-        for rows in (0, 1, 2, 45):
+        for rows in (1, 2, 45):
             found = search(searcher, queries[:rows], 30, 5)
             assert found[0].shape[0] == rows
             np.testing.assert_allclose(found[1], scores[:rows, : found[1].shape[1]], rtol=0, atol=tolerance)

@@ -50,7 +50,8 @@ class TokenSearcher(tf.Module, abc.ABC):
         """Searches all query tokens of a batch at once.
 
         Args:
-            query_vectors: `[rows, dim]` float32, the valid query tokens of all queries, flattened.
+            query_vectors: `[rows, dim]` float32, the valid query tokens of all queries, flattened. There must
+                be at least one row, because ScaNN refuses a search without queries.
             k_prime: Scalar int32, at least 1. If it is more than the number of tokens, all tokens are
                 returned.
             leaves: Scalar int32, the number of leaves to probe; 0 for the default of the index. A searcher

@@ -176,7 +176,7 @@ class ScannSearcher(TokenSearcher):
             ids, scores = (tf.ensure_shape(part, [None, None]) for part in (found.indices, found.distances))
             return ids, scores
 
-        # ScaNN refuses a search without queries.
+        # With fewer rows than parts, a part would have none.
         ids, scores = tf.cond(
             (scored < _SPLIT_FROM) | (rows < self._parallel_searches),
             lambda: search(query_vectors),
