@@ -44,7 +44,7 @@ CALCULATED: list[tuple[str, str, str, str, Callable[..., float]]] = [
         rf"thread build in {NUMBER} s",
         BENCHMARKS,
         rf"build_s_per_m={NUMBER}",
-        lambda time: 2 * time,
+        lambda time: 20 * time,
     ),
     (BENCHMARKS, rf"opened in {NUMBER} s", BENCHMARKS, rf"open_ms={NUMBER}", lambda time: time * MILLI),
     (
