@@ -1,4 +1,4 @@
-"""In partitions and without stored vectors: from a corpus to answers, and again after a refresh."""
+"""In partitions, with BM25 and without stored vectors: from a corpus to answers, and after a refresh."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from xtr_tf.evaluation.exported_model import search_all
 from xtr_tf.retriever.assembly import assemble_retriever
 from xtr_tf.retriever.collection_file import Collection, read_collection
 from xtr_tf.retriever.session import RetrieverSession
+from xtr_tf.scoring.fusion_reference import steepness
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -42,7 +43,10 @@ def config(repository: Path, tiny_corpus, tmp_path: Path) -> PipelineConfig:
     return small_config(
         *(data, tmp_path / "root", copy_vocabulary(tiny_corpus.tokenizer, tmp_path)),
         index__kind="core",
+        index__dtype="int4",
+        index__lexical="words",
         index__num_leaves=8,
+        search__alpha=0.5,
         index__tokens_per_partition=1_200,
         corpus__keep_vectors=False,
     )
@@ -85,9 +89,12 @@ def assert_answers_as_one_index(config: PipelineConfig) -> set[str]:
     places = (latest(config, kind).uri for kind in ("xtr.TokenVectors", "xtr.TokenIndex"))
     whole = RetrieverSession(assemble_retriever(encoder, *places, config.search).retriever)
     expected = search_all(whole, "whole", QUERIES, {"top_k": [100]})
+    texts = [query.text for query in QUERIES]
+    lexical = whole.run("search", {"query": texts, "alpha": [1.0], "top_k": [1000]})["lexical_scores"]
+    close = CLOSE * (1 + config.search.alpha * steepness(lexical))
     run = ExportedCollection(config.serving_folder).search("collection", QUERIES, 100)
     for query in QUERIES:
         scores = dict(zip(expected.documents(query.id), expected.scores(query.id), strict=True))
         found = dict(zip(run.documents(query.id), run.scores(query.id), strict=True))
-        assert found == pytest.approx(scores, abs=CLOSE)
+        assert found == pytest.approx(scores, abs=close)
     return {document for query in QUERIES for document in run.documents(query.id)}
