@@ -9,13 +9,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 OUT=.bench/mxtr
 SETS=.bench/study/data
-DATA=${XTR_TF_DATA:-../shared/data}
-SHIPPED=models/mxtr_tiny
 export TF_CPP_MIN_LOG_LEVEL=3
 
-mkdir -p "$OUT"
-[ -d "$SETS/train" ] || "$DATA/unpack.sh" "$SETS"
-[ -d "$OUT/start" ] || .venv/bin/python benchmarks/mxtr/lexical_start.py --data "$SETS" \
-  --vocabulary "$SHIPPED/tokenizer.model" --background "$SHIPPED/background.npy" --out "$OUT/start"
+benchmarks/mxtr/start.sh "$OUT/start"
 [ -e "$OUT/sets/mxtr.yaml" ] || .venv/bin/python benchmarks/mxtr/training_sets.py --data "$SETS" --out "$OUT/sets"
 .venv/bin/xtr-tf train "$OUT/sets/mxtr.yaml"
