@@ -104,19 +104,29 @@ def test_bfloat16_is_an_option(make_index, vectors, queries):
 
 
 @pytest.fixture
-def int4_vectors(make_index, vectors):
+def int4_index(make_index):
+    return make_index(kind="core", dtype="int4")
+
+
+@pytest.fixture
+def centres_of_tokens(int4_index):
+    """The centre of every token's leaf, in the order of the corpus."""
+    centres = int4_index.array("centres")
+    leaves = np.repeat(np.arange(len(centres)), np.diff(int4_index.array("cell_offsets")))
+    return centres[leaves[np.argsort(int4_index.array("tokens"))]]
+
+
+@pytest.fixture
+def int4_vectors(int4_index, centres_of_tokens, vectors):
     """What an int4 index holds: centres and distances from them in 16 steps, in the order of the corpus."""
-    index = make_index(kind="core", dtype="int4")
-    leaves = np.repeat(np.arange(len(index.array("centres"))), np.diff(index.array("cell_offsets")))
-    centres = index.array("centres")[leaves[np.argsort(index.array("tokens"))]]
-    steps = np.clip(np.rint((vectors - centres) * index.array("int4_multipliers") + 7.5), 0, 15) - 7.5
-    return centres + steps / index.array("int4_multipliers")
+    multipliers = int4_index.array("int4_multipliers")
+    steps = np.clip(np.rint((vectors - centres_of_tokens) * multipliers + 7.5), 0, 15) - 7.5
+    return centres_of_tokens + steps / multipliers
 
 
-def test_int4_vectors_are_distances_from_centres(make_index, int4_vectors, vectors, queries):
-    index = make_index(kind="core", dtype="int4")
-    assert index.array("vectors").shape == (len(vectors), vectors.shape[1] // 2)
-    searcher = searcher_from_index(index)
+def test_int4_vectors_are_distances_from_centres(int4_index, int4_vectors, vectors, queries):
+    assert int4_index.array("vectors").shape == (len(vectors), vectors.shape[1] // 2)
+    searcher = searcher_from_index(int4_index)
     tokens = np.array([7, 0, 1234, 7], np.int32)
     np.testing.assert_allclose(searcher.vectors_of(tf.constant(tokens)), int4_vectors[tokens], atol=1e-6)
     ids, scores, valid, _ = search(searcher, queries, 200, 10**6)
@@ -124,17 +134,14 @@ def test_int4_vectors_are_distances_from_centres(make_index, int4_vectors, vecto
     expected = np.sort(similarities, axis=1)[:, ::-1][:, :200]
     assert valid.all()
     # Values of up to 15 steps are added, and a multiple of 7.5 steps is subtracted from their sum.
-    largest = 24 * np.abs(queries / index.array("int4_multipliers")).sum(axis=1).max()
+    largest = 24 * np.abs(queries / int4_index.array("int4_multipliers")).sum(axis=1).max()
     tolerance = rounding(32 + 3, 1.1 + largest)
     np.testing.assert_allclose(np.sort(scores, axis=1)[:, ::-1], expected, rtol=0, atol=tolerance)
     np.testing.assert_allclose(np.take_along_axis(similarities, ids, axis=1), scores, rtol=0, atol=tolerance)
 
 
-def test_int4_keeps_most_of_the_distance_from_centres(make_index, int4_vectors, vectors):
-    index = make_index(kind="core", dtype="int4")
-    leaves = np.repeat(np.arange(len(index.array("centres"))), np.diff(index.array("cell_offsets")))
-    centres = index.array("centres")[leaves[np.argsort(index.array("tokens"))]]
-    off, off_of_centres = (np.square(vectors - kept).sum() for kept in (int4_vectors, centres))
+def test_int4_keeps_most_of_the_distance_from_centres(int4_vectors, centres_of_tokens, vectors):
+    off, off_of_centres = (np.square(vectors - kept).sum() for kept in (int4_vectors, centres_of_tokens))
     # 16 steps leave 1.2% of the variance of a normal distribution.
     assert off < 0.03 * off_of_centres
 
