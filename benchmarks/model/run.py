@@ -1,6 +1,7 @@
 """How good an encoder is on every test set, by exact search at k' 1,000, compared with BM25 over n-grams.
 
-Query tokens are weighted by IDF unless `--token-weights none` is given.
+Query tokens are weighted by IDF, and long documents get a length penalty, unless `--token-weights none` and
+`--length-penalty 0` are given.
 
     make bench-model                                  # models/mxtr_tiny
     make bench-model ARGS="ENCODER --queries 300"     # another encoder, at most 300 queries of each set
@@ -35,6 +36,8 @@ SETS, OUT = Path(".bench/study/data"), Path(".bench/model")
 LANGUAGES = ("ar", "de", "el", "en", "es", "hi", "ru", "th", "tr", "vi", "zh")
 ENGLISH, DEVELOPMENT = ("scifact_en", "squad_dev_en"), ("fairytaleqa_en", "cranfield_en", "cacm_en")
 K_PRIME = 1_000
+# Chosen on held-out parts of training sets (benchmarks/mxtr/README.md).
+LENGTH_PENALTY = 0.05
 
 
 class Figures(NamedTuple):
@@ -60,6 +63,7 @@ def main() -> None:
     parser.add_argument("encoder", nargs="?", default="models/mxtr_tiny", type=Path)
     parser.add_argument("--queries", type=int, default=0, help="maximum number per set; 0 for all")
     parser.add_argument("--token-weights", default="idf", choices=TOKEN_WEIGHTS)
+    parser.add_argument("--length-penalty", type=float, default=LENGTH_PENALTY)
     parser.add_argument("--data", default="../shared/data", type=Path, help="where unpack.sh is")
     arguments = parser.parse_args()
     if not (SETS / "test").is_dir():
@@ -72,6 +76,7 @@ def main() -> None:
     settings = EvaluationSettings(
         k_prime=K_PRIME,
         token_weights=arguments.token_weights,
+        length_penalty=arguments.length_penalty,
         max_queries=arguments.queries,
         analysis_queries=0,
         exact_queries=0,
@@ -83,7 +88,10 @@ def main() -> None:
     print(table(figures))
     machine = content["machine"]
     print(f"{machine['processor']}, {machine['cores']} cores, {content['seconds']:.0f} s, ", end="")
-    print(f"{arguments.queries or 'all'} queries of each set, token weights {arguments.token_weights}")
+    print(
+        f"{arguments.queries or 'all'} queries of each set, token weights {arguments.token_weights}, ", end=""
+    )
+    print(f"length penalty {arguments.length_penalty:g}")
     print(result(figures))
 
 

@@ -17,6 +17,7 @@ from xtr_tf.collections.dataset import Dataset
 from xtr_tf.collections.loading import load_datasets
 from xtr_tf.errors import InputError
 from xtr_tf.evaluation.alpha import ALPHAS, best_alpha, measure_alphas, over_languages
+from xtr_tf.evaluation.encoder_model import EncoderModel
 from xtr_tf.evaluation.evaluate import evaluate_model
 from xtr_tf.evaluation.evaluator import EvaluationSettings
 from xtr_tf.runtime import SavedModelSession
@@ -71,6 +72,20 @@ def test_bm25_suits_each_language(report: Any, atlas: Dataset) -> None:
         suited = "bm25_ngrams" if language in ("ja", "zh") else "bm25_words"
         values = content["values"]
         assert values["bm25"]["nDCG@10"][place] == values[suited]["nDCG@10"][place]
+
+
+def test_a_length_penalty_makes_an_encoder_prefer_short_documents(
+    encoder_directory: Path, atlas: Dataset
+) -> None:
+    documents, sample = list(atlas.corpus), atlas.sample(5)
+    length_of = {document.id: len(document.full_text) for document in documents}
+    means = []
+    for penalty in (0.0, 0.5):
+        settings = EvaluationSettings(length_penalty=penalty, analysis_queries=0, examples=0)
+        run = EncoderModel(encoder_directory).evaluate(sample, documents, 10, settings).runs["xtr"]
+        found = [key for query in sample.queries for key in run.documents(query.id)]
+        means.append(np.mean([length_of[key] for key in found]))
+    assert means[1] < 0.9 * means[0]
 
 
 def test_a_model_does_not_differ_from_itself(

@@ -206,6 +206,22 @@ def test_a_document_keeps_its_first_tokens(loaded: tuple[Encoder, Tokenizer], pl
     assert len(pruned.passage_tokens) == len(whole.passage_tokens)
 
 
+def test_vectors_of_long_documents_are_shortened(
+    loaded: tuple[Encoder, Tokenizer], plain: DocumentEncoder
+) -> None:
+    penalized = DocumentEncoder(*loaded, EncodingConfig(length_penalty=0.1)).encode(TEXTS)
+    norms = []
+    for whole, document in zip(plain.encode(TEXTS), penalized, strict=True):
+        factor = (len(whole.pieces) / 128) ** -0.1
+        np.testing.assert_allclose(
+            document.vectors.astype(np.float32), factor * whole.vectors.astype(np.float32), rtol=1e-3
+        )
+        norms.append(float(np.linalg.norm(document.vectors.astype(np.float32), axis=1).mean()))
+    by_length = sorted(range(len(TEXTS)), key=lambda number: len(penalized[number].pieces))
+    assert sorted(norms, reverse=True) == [norms[number] for number in by_length]
+    assert max(norms) - min(norms) > 0.05
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -214,6 +230,8 @@ def test_a_document_keeps_its_first_tokens(loaded: tuple[Encoder, Tokenizer], pl
         {"overlap": -1},
         {"min_norm": -0.1},
         {"max_tokens": -1},
+        {"length_penalty": -0.1},
+        {"length_penalty": 1.0},
         {"batch_tokens": 0},
     ],
 )
@@ -223,13 +241,21 @@ def test_impossible_settings_are_refused(settings: dict[str, object]) -> None:
 
 
 def test_settings_of_vectors_are_read_back() -> None:
-    config = EncodingConfig(overlap=5, skip_pieces=("▁the", "▁a"), max_tokens=9, keep_text=False)
+    config = EncodingConfig(
+        overlap=5, skip_pieces=("▁the", "▁a"), max_tokens=9, length_penalty=0.05, keep_text=False
+    )
     settings = json.loads(json.dumps(config.vector_settings()))
     again = EncodingConfig.from_vector_settings(settings, keep_text=False, fields={})
     assert again.vector_settings() == config.vector_settings()
     del settings["shared_tokens"]
     with pytest.raises(InputError, match="encode the corpus again"):
         EncodingConfig.from_vector_settings(settings, keep_text=False, fields={})
+
+
+def test_vectors_of_an_earlier_version_have_no_length_penalty() -> None:
+    earlier = EncodingConfig().vector_settings()
+    assert "length_penalty" not in earlier
+    assert EncodingConfig.from_vector_settings(earlier, keep_text=True, fields={}).length_penalty == 0
 
 
 def test_an_overlap_must_leave_room() -> None:

@@ -46,6 +46,7 @@ def build(
     skip_pieces: options.SkipPieces = None,
     min_norm: options.MinNorm = 0.0,
     max_tokens: options.MaxTokens = 0,
+    length_penalty: options.LengthPenalty = 0.0,
     field: options.Field = None,
     strict: options.Strict = False,
     kind: options.Kind = "auto",

@@ -35,6 +35,7 @@ def encode(
     skip_pieces: options.SkipPieces = None,
     min_norm: options.MinNorm = 0.0,
     max_tokens: options.MaxTokens = 0,
+    length_penalty: options.LengthPenalty = 0.0,
     field: options.Field = None,
     strict: options.Strict = False,
     quiet: Quiet = False,

@@ -29,6 +29,9 @@ def evaluate(
     token_weights: Annotated[
         str, typer.Option(help="Weights of query tokens: none or idf; an exported model's own if empty.")
     ] = "",
+    length_penalty: Annotated[
+        float, typer.Option(help="For an encoder: how much less tokens of long documents count; 0: no.")
+    ] = 0.0,
     depth: Annotated[
         int, typer.Option(help="Documents ranked per query; 0: 100, or 1,000 in a large corpus.")
     ] = 0,
@@ -59,6 +62,7 @@ def evaluate(
     settings = EvaluationSettings(
         k_prime=k_prime,
         token_weights=token_weights,
+        length_penalty=length_penalty,
         depth=depth,
         max_queries=max_queries,
         bm25=bm25,

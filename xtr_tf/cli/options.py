@@ -49,6 +49,10 @@ MinNorm = Annotated[
     float, typer.Option(help="Leave out tokens whose vector is shorter before it is normalised.")
 ]
 MaxTokens = Annotated[int, typer.Option(help="Keep only the first N tokens of a document; 0: all.")]
+LengthPenalty = Annotated[
+    float,
+    typer.Option(help="Shorten the vectors of long documents, which match more by chance; 0: no."),
+]
 Field = Annotated[
     list[str] | None,
     typer.Option(help="A field to keep, name:type (keyword, keywords, int, float, bool); may be repeated."),

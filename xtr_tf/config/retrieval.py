@@ -50,6 +50,9 @@ class EncodingConfig:
         skip_pieces: Pieces to leave out, written as in the vocabulary (`▁the`).
         min_norm: Leave out tokens whose projection, before it is normalised, is shorter than this.
         max_tokens: Keep only this many tokens of each document; 0 keeps all.
+        length_penalty: How much less the tokens of long documents count: the vectors of a document with m
+            tokens are multiplied by `(m / 128) ** -length_penalty`. With 0, as in the paper, all vectors have
+            unit length, and long documents match more queries by chance.
         fields: Names and types (`keyword`, `keywords`, `int`, `float`, `bool`) of additional document fields,
             which are kept with the vectors for filters and results.
     """
@@ -63,6 +66,7 @@ class EncodingConfig:
     skip_pieces: tuple[str, ...] = ()
     min_norm: float = 0.0
     max_tokens: int = 0
+    length_penalty: float = 0.0
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -81,6 +85,11 @@ class EncodingConfig:
         require(self.batch_tokens >= 1, "`batch_tokens` must be positive.", self.batch_tokens)
         require(self.min_norm >= 0, "`min_norm` must not be negative.", self.min_norm)
         require(self.max_tokens >= 0, "`max_tokens` must not be negative.", self.max_tokens)
+        require(
+            0 <= self.length_penalty < 1,
+            "`length_penalty` must be at least 0 (none) and below 1; 0.05 is strong.",
+            self.length_penalty,
+        )
 
     def resolved(self, document_length: int) -> EncodingConfig:
         """Fills in the defaults that depend on the model.
@@ -110,6 +119,8 @@ class EncodingConfig:
         settings["skip_pieces"] = sorted(set(self.skip_pieces))
         # Folders without this have two vectors of each token in an overlap.
         settings["shared_tokens"] = "once"
+        if not self.length_penalty:  # folders that were written before there was one can still be reused
+            del settings["length_penalty"]
         return settings
 
     @classmethod

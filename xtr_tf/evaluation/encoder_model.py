@@ -44,8 +44,8 @@ class EncoderModel:
 
     def __init__(self, directory: str | Path) -> None:
         self.name = Path(directory).resolve().name
-        self._encoder = LoadedEncoder.load(directory)
-        self._background = read_background(directory, self._encoder.vocabulary_size)
+        self._encoder, self._tokenizer = load_encoder(directory)
+        self._background = read_background(directory, self._tokenizer.vocabulary_size)
 
     def evaluate(
         self, dataset: Dataset, documents: Sequence[Document], depth: int, settings: EvaluationSettings
@@ -62,8 +62,10 @@ class EncoderModel:
             The runs by system, and the analyses.
         """
         started = time.perf_counter()
-        corpus = self._encoder.encode_documents(documents, dataset.name)
-        queries = self._encoder.encode_queries([query.text for query in dataset.queries])
+        encoding = EncodingConfig(length_penalty=settings.length_penalty)
+        encoder = LoadedEncoder(self._encoder, self._tokenizer, encoding)
+        corpus = encoder.encode_documents(documents, dataset.name)
+        queries = encoder.encode_queries([query.text for query in dataset.queries])
         if settings.token_weights == "idf":
             queries = weighted(queries, corpus, self._background)
         encoded = time.perf_counter()

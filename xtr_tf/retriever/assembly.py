@@ -145,6 +145,7 @@ def assemble(
         ),
         identity := _identity(manifest.fingerprint, index, records),
         _lexical_part(index, partition),
+        corpus.manifest.settings.get("length_penalty", 0.0),
     )
     card = ModelCard(
         encoder={"fingerprint": manifest.fingerprint, **dataclasses.asdict(manifest.encoder)},
@@ -153,6 +154,7 @@ def assemble(
             **_describe_corpus(records, part.num_tokens),
             "fields": dict(corpus.manifest.fields),
             "text": store_text,
+            "length_penalty": retriever.length_penalty,
             "field_bytes_per_document": round(table.field_bytes / len(records), 1),
         },
         index={

@@ -30,6 +30,7 @@ from xtr_tf.scoring.ranking import RankedDocuments
 from xtr_tf.scoring.token_hits import TokenHits
 from xtr_tf.scoring.token_owners import TokenOwners
 from xtr_tf.scoring.xtr import flatten_queries, of_rows, score_documents
+from xtr_tf.vectors.document_encoder import length_factor
 
 
 class EncodedTexts(NamedTuple):
@@ -75,6 +76,7 @@ class Retriever(tf.Module):
         piece_weights: Frequencies of pieces, for weights of query tokens; None for no weights.
         identity: Its origin, for callers that merge the results of several retrievers.
         lexical: BM25 of the documents, for hybrid search; None for no BM25.
+        length_penalty: The `EncodingConfig.length_penalty` of the indexed vectors.
 
     Raises:
         InputError: If the sizes of the parts do not match, or if the defaults need parts that are missing.
@@ -97,6 +99,7 @@ class Retriever(tf.Module):
         piece_weights: PieceWeights | None = None,
         identity: Identity | None = None,
         lexical: LexicalPart | None = None,
+        length_penalty: float = 0.0,
     ) -> None:
         super().__init__(name="retriever")
         _check_sizes(encoder, searcher, document_of_token, documents, tokens)
@@ -118,6 +121,7 @@ class Retriever(tf.Module):
                 "`alpha` needs an index with BM25; build it with `lexical` set to words or ngrams. "
                 f"Received: {self.defaults.alpha} for an index without."
             )
+        self.length_penalty = length_penalty
         self.dim = searcher.dim
         self.owners = TokenOwners(document_of_token)
         self.keeps_vectors = searcher.vectors_of(tf.zeros([0], tf.int32)) is not None
@@ -178,6 +182,22 @@ class Retriever(tf.Module):
             Vectors and mask.
         """
         return EncodedTexts(*self._encode(ids.to_tensor(self.tokenizer.pad_id)))
+
+    def encode_documents(self, ids: tf.RaggedTensor) -> EncodedTexts:
+        """Encodes piece ids of documents into vectors as the index has them.
+
+        Args:
+            ids: `[batch, (tokens)]` int32.
+
+        Returns:
+            Vectors, shortened by the length penalty, and mask.
+        """
+        encoded = self.encode(ids)
+        if not self.length_penalty:
+            return encoded
+        tokens = tf.cast(tf.maximum(ids.row_lengths(), 1), tf.float32)
+        factor = length_factor(tokens, self.length_penalty)
+        return encoded._replace(encodings=encoded.encodings * factor[:, tf.newaxis, tf.newaxis])
 
     def weigh(self, queries: EncodedTexts, ids: tf.RaggedTensor, token_weights: tf.Tensor) -> EncodedTexts:
         """Returns the queries with the weights of a request.

@@ -326,12 +326,12 @@ def text_signatures(retriever: Retriever) -> dict[str, Any]:
     @tf.function(input_signature=[QUERY], autograph=False)
     def encode_query(query: tf.Tensor) -> dict[str, tf.Tensor]:
         ids = retriever.query_ids(query)
-        return {**_encode(retriever, ids), **_pieces(retriever, ids)}
+        return {**_padded(retriever, ids, retriever.encode(ids)), **_pieces(retriever, ids)}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="document")], autograph=False)
     def encode_document(document: tf.Tensor) -> dict[str, tf.Tensor]:
         ids, truncated = retriever.document_ids(document)
-        return {**_encode(retriever, ids), "truncated": truncated}
+        return {**_padded(retriever, ids, retriever.encode_documents(ids)), "truncated": truncated}
 
     @tf.function(
         input_signature=[QUERY, tf.TensorSpec([None, None], tf.string, name="documents")], autograph=False
@@ -342,8 +342,7 @@ def text_signatures(retriever: Retriever) -> dict[str, Any]:
     return {"encode_query": encode_query, "encode_document": encode_document, "score": score}
 
 
-def _encode(retriever: Retriever, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-    encoded = retriever.encode(ids)
+def _padded(retriever: Retriever, ids: tf.RaggedTensor, encoded: EncodedTexts) -> dict[str, tf.Tensor]:
     padded = ids.to_tensor(retriever.tokenizer.pad_id)
     return {"encodings": encoded.encodings, "mask": encoded.mask, "ids": padded}
 
@@ -370,7 +369,7 @@ def _score(retriever: Retriever, query: tf.Tensor, documents: tf.Tensor) -> dict
     ids, truncated = retriever.document_ids(tf.reshape(documents, [-1]))
 
     def score_chunk(positions: tf.Tensor) -> tf.Tensor:
-        encoded = retriever.encode(tf.gather(ids, positions))
+        encoded = retriever.encode_documents(tf.gather(ids, positions))
         query_of_document = positions // per_query
         return maxsim_scores(
             tf.gather(queries.encodings, query_of_document),

@@ -1,0 +1,78 @@
+"""Vectors of long documents are shorter, in the index and wherever a model encodes documents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.support.numbers import network_rounding, rounding
+from xtr_tf.config.retrieval import EncodingConfig, IndexConfig, SearchDefaults
+from xtr_tf.retriever.assembly import assemble_retriever
+from xtr_tf.retriever.building import build_parts
+from xtr_tf.retriever.signatures import build_signatures
+from xtr_tf.scoring.reference import maxima_of_hits, xtr_scores
+from xtr_tf.vectors.document_encoder import DocumentEncoder, length_factor
+
+PENALTY = 0.3
+TEXTS = [
+    "A river.",
+    "The Nile is a river that flows north. " * 3,
+    "A lake is deep, and a river is long. " * 9,
+]
+# float16 vectors, in sums of 16 products.
+TOLERANCE = 2.0**-10 + rounding(16)
+
+
+@pytest.fixture(scope="module")
+def parts(tiny_corpus, tmp_path_factory):
+    """Signatures of a model whose index has a length penalty, and the vectors of its documents."""
+    from xtr_tf.model.folder import save_encoder
+
+    root: Path = tmp_path_factory.mktemp("penalized")
+    save_encoder(root / "encoder", tiny_corpus.encoder, tiny_corpus.tokenizer)
+    corpus = root / "corpus.tsv"
+    corpus.write_text("".join(f"{number}\t{text}\n" for number, text in enumerate(TEXTS)), "utf-8")
+    config = EncodingConfig(length_penalty=PENALTY)
+    built = build_parts(corpus, root / "encoder", root / "work", config, IndexConfig(kind="exact"))
+    assembly = assemble_retriever(
+        root / "encoder", built.vectors.directory, built.index.directory, SearchDefaults(k_prime=8)
+    )
+    encoder = DocumentEncoder(tiny_corpus.encoder, tiny_corpus.tokenizer, config)
+    vectors = [document.vectors.astype(np.float32) for document in encoder.encode(TEXTS)]
+    return build_signatures(assembly.retriever), vectors, assembly.card
+
+
+def test_search_ranks_by_the_shortened_vectors(parts):
+    signatures, vectors, card = parts
+    assert card.corpus["length_penalty"] == PENALTY
+    query = tf.constant(["a long river"])
+    encoded = signatures["encode_query"](query)
+    similarities = encoded["encodings"][0].numpy() @ np.concatenate(vectors).T
+    owners = np.repeat(np.arange(len(TEXTS)), [len(own) for own in vectors])
+    hits = np.argsort(-similarities, axis=1, kind="stable")[:, :8]
+    scores = np.take_along_axis(similarities, hits, axis=1)
+    maxima = maxima_of_hits(scores, owners[hits], len(TEXTS))
+    [expected] = xtr_scores(maxima, maxima > -np.inf, scores[:, -1])
+    found = signatures["search"](query)
+    order = [int(key) for key in found["document_ids"].numpy()[0] if key]
+    np.testing.assert_allclose(
+        found["scores"].numpy()[0, : len(order)], expected[order], rtol=0, atol=TOLERANCE
+    )
+    assert list(np.argsort(-expected, kind="stable")[: len(order)]) == order
+
+
+def test_a_model_encodes_and_scores_documents_as_its_index_has_them(parts):
+    signatures, vectors, _ = parts
+    encoded = signatures["encode_document"](tf.constant(TEXTS[:2]))
+    for own, row, mask in zip(vectors, encoded["encodings"].numpy(), encoded["mask"].numpy(), strict=False):
+        np.testing.assert_allclose(row[mask], own, rtol=0, atol=2.0**-10 + network_rounding(700))
+        norm = length_factor(len(own), PENALTY)
+        np.testing.assert_allclose(np.linalg.norm(row[mask], axis=1), norm, rtol=1e-5)
+    query = tf.constant(["a long river"])
+    tokens = signatures["encode_query"](query)["encodings"][0].numpy()
+    scores = signatures["score"](query, tf.constant([TEXTS[:2]]))["scores"].numpy()[0]
+    expected = [(tokens @ own.T).max(axis=1).mean() for own in vectors[:2]]
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=2 * TOLERANCE)
