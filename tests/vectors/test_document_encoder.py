@@ -206,20 +206,22 @@ def test_a_document_keeps_its_first_tokens(loaded: tuple[Encoder, Tokenizer], pl
     assert len(pruned.passage_tokens) == len(whole.passage_tokens)
 
 
-def test_vectors_of_long_documents_are_shortened(
+def test_vectors_are_stored_with_the_lengths_of_their_tokens(
     loaded: tuple[Encoder, Tokenizer], plain: DocumentEncoder
 ) -> None:
-    penalized = DocumentEncoder(*loaded, EncodingConfig(length_penalty=0.1)).encode(TEXTS)
-    norms = []
-    for whole, document in zip(plain.encode(TEXTS), penalized, strict=True):
-        factor = (len(whole.pieces) / 128) ** -0.1
+    config = EncodingConfig(length_penalty=0.1, repetition_bonus=0.2)
+    for whole, document in zip(
+        plain.encode(TEXTS), DocumentEncoder(*loaded, config).encode(TEXTS), strict=True
+    ):
+        counts = np.array([np.count_nonzero(whole.pieces == piece) for piece in whole.pieces])
+        lengths = (len(whole.pieces) / 128) ** -0.1 * (1 + 0.2 * np.log(counts))
         np.testing.assert_allclose(
-            document.vectors.astype(np.float32), factor * whole.vectors.astype(np.float32), rtol=1e-3
+            document.vectors.astype(np.float32),
+            lengths[:, np.newaxis] * whole.vectors.astype(np.float32),
+            rtol=1e-3,
+            atol=1e-6,
         )
-        norms.append(float(np.linalg.norm(document.vectors.astype(np.float32), axis=1).mean()))
-    by_length = sorted(range(len(TEXTS)), key=lambda number: len(penalized[number].pieces))
-    assert sorted(norms, reverse=True) == [norms[number] for number in by_length]
-    assert max(norms) - min(norms) > 0.05
+        np.testing.assert_array_equal(document.pieces, whole.pieces)
 
 
 @pytest.mark.parametrize(
@@ -232,6 +234,7 @@ def test_vectors_of_long_documents_are_shortened(
         {"max_tokens": -1},
         {"length_penalty": -0.1},
         {"length_penalty": 1.0},
+        {"repetition_bonus": -0.1},
         {"batch_tokens": 0},
     ],
 )
@@ -242,7 +245,7 @@ def test_impossible_settings_are_refused(settings: dict[str, object]) -> None:
 
 def test_settings_of_vectors_are_read_back() -> None:
     config = EncodingConfig(
-        overlap=5, skip_pieces=("▁the", "▁a"), max_tokens=9, length_penalty=0.05, keep_text=False
+        overlap=5, skip_pieces=("▁the", "▁a"), max_tokens=9, length_penalty=0.05, repetition_bonus=0.1
     )
     settings = json.loads(json.dumps(config.vector_settings()))
     again = EncodingConfig.from_vector_settings(settings, keep_text=False, fields={})
@@ -252,10 +255,11 @@ def test_settings_of_vectors_are_read_back() -> None:
         EncodingConfig.from_vector_settings(settings, keep_text=False, fields={})
 
 
-def test_vectors_of_an_earlier_version_have_no_length_penalty() -> None:
+def test_vectors_of_an_earlier_version_have_unit_length() -> None:
     earlier = EncodingConfig().vector_settings()
-    assert "length_penalty" not in earlier
-    assert EncodingConfig.from_vector_settings(earlier, keep_text=True, fields={}).length_penalty == 0
+    assert not {"length_penalty", "repetition_bonus"} & set(earlier)
+    again = EncodingConfig.from_vector_settings(earlier, keep_text=True, fields={})
+    assert (again.length_penalty, again.repetition_bonus) == (0, 0)
 
 
 def test_an_overlap_must_leave_room() -> None:

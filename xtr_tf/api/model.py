@@ -84,6 +84,7 @@ class Model:
         min_norm: float = EncodingConfig.min_norm,
         max_tokens: int = EncodingConfig.max_tokens,
         length_penalty: float = EncodingConfig.length_penalty,
+        repetition_bonus: float = EncodingConfig.repetition_bonus,
         fields: Mapping[str, str] | None = None,
         num_leaves: int = IndexConfig.num_leaves,
         num_leaves_to_search: int = IndexConfig.num_leaves_to_search,
@@ -120,6 +121,7 @@ class Model:
             min_norm: Leave out tokens whose projection, before it is normalised, is shorter than this.
             max_tokens: Keep only this many tokens of each document; 0 keeps all.
             length_penalty: How much less the tokens of long documents count; 0 for not at all.
+            repetition_bonus: How much more pieces count that a document repeats; 0 for not at all.
             fields: Names and types (`keyword`, `keywords`, `int`, `float`, `bool`) of additional document
                 fields, for filters and hits; none by default.
             num_leaves: k-means leaves of `scann` and `core`; 0 for 4 times the square root of the number of
@@ -160,6 +162,7 @@ class Model:
             min_norm=min_norm,
             max_tokens=max_tokens,
             length_penalty=length_penalty,
+            repetition_bonus=repetition_bonus,
             fields=fields or {},
         )
         config = IndexConfig(

@@ -47,6 +47,7 @@ def build(
     min_norm: options.MinNorm = 0.0,
     max_tokens: options.MaxTokens = 0,
     length_penalty: options.LengthPenalty = 0.0,
+    repetition_bonus: options.RepetitionBonus = 0.0,
     field: options.Field = None,
     strict: options.Strict = False,
     kind: options.Kind = "auto",

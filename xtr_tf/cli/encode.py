@@ -36,6 +36,7 @@ def encode(
     min_norm: options.MinNorm = 0.0,
     max_tokens: options.MaxTokens = 0,
     length_penalty: options.LengthPenalty = 0.0,
+    repetition_bonus: options.RepetitionBonus = 0.0,
     field: options.Field = None,
     strict: options.Strict = False,
     quiet: Quiet = False,

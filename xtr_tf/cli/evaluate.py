@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from xtr_tf.cli import options
 from xtr_tf.cli.progress import Quiet, next_command
 
 
@@ -29,9 +30,8 @@ def evaluate(
     token_weights: Annotated[
         str, typer.Option(help="Weights of query tokens: none or idf; an exported model's own if empty.")
     ] = "",
-    length_penalty: Annotated[
-        float, typer.Option(help="For an encoder: how much less tokens of long documents count; 0: no.")
-    ] = 0.0,
+    length_penalty: options.LengthPenalty = 0.0,
+    repetition_bonus: options.RepetitionBonus = 0.0,
     depth: Annotated[
         int, typer.Option(help="Documents ranked per query; 0: 100, or 1,000 in a large corpus.")
     ] = 0,
@@ -63,6 +63,7 @@ def evaluate(
         k_prime=k_prime,
         token_weights=token_weights,
         length_penalty=length_penalty,
+        repetition_bonus=repetition_bonus,
         depth=depth,
         max_queries=max_queries,
         bm25=bm25,

@@ -50,8 +50,10 @@ MinNorm = Annotated[
 ]
 MaxTokens = Annotated[int, typer.Option(help="Keep only the first N tokens of a document; 0: all.")]
 LengthPenalty = Annotated[
-    float,
-    typer.Option(help="Shorten the vectors of long documents, which match more by chance; 0: no."),
+    float, typer.Option(help="Let tokens of long documents count less; try 0.05. 0: no.")
+]
+RepetitionBonus = Annotated[
+    float, typer.Option(help="Let pieces that a document repeats count more; try 0.05. 0: no.")
 ]
 Field = Annotated[
     list[str] | None,

@@ -50,9 +50,12 @@ class EncodingConfig:
         skip_pieces: Pieces to leave out, written as in the vocabulary (`▁the`).
         min_norm: Leave out tokens whose projection, before it is normalised, is shorter than this.
         max_tokens: Keep only this many tokens of each document; 0 keeps all.
-        length_penalty: How much less the tokens of long documents count: the vectors of a document with m
-            tokens are multiplied by `(m / 128) ** -length_penalty`. With 0, as in the paper, all vectors have
-            unit length, and long documents match more queries by chance.
+        length_penalty: How much less the tokens of long documents count, which match more by chance: the
+            vectors of a document with m tokens are multiplied by `(m / 128) ** -length_penalty`. With 0, as
+            in the paper, not at all.
+        repetition_bonus: How much more pieces count that a document repeats: the vectors of a piece that
+            occurs n times are multiplied by `1 + repetition_bonus * ln(n)`. With 0, as in the paper, not at
+            all.
         fields: Names and types (`keyword`, `keywords`, `int`, `float`, `bool`) of additional document fields,
             which are kept with the vectors for filters and results.
     """
@@ -67,6 +70,7 @@ class EncodingConfig:
     min_norm: float = 0.0
     max_tokens: int = 0
     length_penalty: float = 0.0
+    repetition_bonus: float = 0.0
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -85,11 +89,9 @@ class EncodingConfig:
         require(self.batch_tokens >= 1, "`batch_tokens` must be positive.", self.batch_tokens)
         require(self.min_norm >= 0, "`min_norm` must not be negative.", self.min_norm)
         require(self.max_tokens >= 0, "`max_tokens` must not be negative.", self.max_tokens)
-        require(
-            0 <= self.length_penalty < 1,
-            "`length_penalty` must be at least 0 (none) and below 1; 0.05 is strong.",
-            self.length_penalty,
-        )
+        for name in ("length_penalty", "repetition_bonus"):
+            value = getattr(self, name)
+            require(0 <= value < 1, f"`{name}` must be at least 0 (none) and below 1.", value)
 
     def resolved(self, document_length: int) -> EncodingConfig:
         """Fills in the defaults that depend on the model.
@@ -119,8 +121,9 @@ class EncodingConfig:
         settings["skip_pieces"] = sorted(set(self.skip_pieces))
         # Folders without this have two vectors of each token in an overlap.
         settings["shared_tokens"] = "once"
-        if not self.length_penalty:  # folders that were written before there was one can still be reused
-            del settings["length_penalty"]
+        for name in ("length_penalty", "repetition_bonus"):
+            if not settings[name]:  # as in folders of versions that did not have it, which can be reused
+                del settings[name]
         return settings
 
     @classmethod

@@ -42,8 +42,9 @@ class EvaluationSettings:
         k_prime: Document tokens that each query token retrieves.
         token_weights: Weights of query tokens, `none` or `idf`; if empty, the default of an exported model,
             and `none` for an encoder.
-        length_penalty: How much less the tokens of long documents count, as in `EncodingConfig`. Only for an
-            encoder; an exported model has that of its index.
+        length_penalty: How much less the tokens of long documents count, as in `EncodingConfig`. This and the
+            next are only for an encoder; an exported model has those of its index.
+        repetition_bonus: How much more pieces count that a document repeats.
         depth: Documents to rank per query; 0 for 1,000 in a corpus of 20,000 documents or more, and 100 in a
             smaller one.
         max_queries: Queries to sample per dataset; 0 for all.
@@ -61,6 +62,7 @@ class EvaluationSettings:
     k_prime: int = 1_000
     token_weights: str = ""
     length_penalty: float = 0.0
+    repetition_bonus: float = 0.0
     depth: int = 0
     max_queries: int = 0
     bm25: bool = True

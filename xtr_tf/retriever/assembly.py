@@ -31,6 +31,7 @@ from xtr_tf.retriever.snippets import needed_part
 from xtr_tf.retriever.tables import DocumentTable, TokenTable
 from xtr_tf.vectors.folders import Folder
 from xtr_tf.vectors.store import TokenVectors
+from xtr_tf.vectors.token_lengths import TokenLengths
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +146,7 @@ def assemble(
         ),
         identity := _identity(manifest.fingerprint, index, records),
         _lexical_part(index, partition),
-        corpus.manifest.settings.get("length_penalty", 0.0),
+        lengths := TokenLengths(*(corpus.manifest.settings.get(name, 0.0) for name in TokenLengths._fields)),
     )
     card = ModelCard(
         encoder={"fingerprint": manifest.fingerprint, **dataclasses.asdict(manifest.encoder)},
@@ -154,7 +155,7 @@ def assemble(
             **_describe_corpus(records, part.num_tokens),
             "fields": dict(corpus.manifest.fields),
             "text": store_text,
-            "length_penalty": retriever.length_penalty,
+            **lengths._asdict(),
             "field_bytes_per_document": round(table.field_bytes / len(records), 1),
         },
         index={

@@ -30,7 +30,7 @@ from xtr_tf.scoring.ranking import RankedDocuments
 from xtr_tf.scoring.token_hits import TokenHits
 from xtr_tf.scoring.token_owners import TokenOwners
 from xtr_tf.scoring.xtr import flatten_queries, of_rows, score_documents
-from xtr_tf.vectors.document_encoder import length_factor
+from xtr_tf.vectors.token_lengths import TokenLengths
 
 
 class EncodedTexts(NamedTuple):
@@ -76,7 +76,7 @@ class Retriever(tf.Module):
         piece_weights: Frequencies of pieces, for weights of query tokens; None for no weights.
         identity: Its origin, for callers that merge the results of several retrievers.
         lexical: BM25 of the documents, for hybrid search; None for no BM25.
-        length_penalty: The `EncodingConfig.length_penalty` of the indexed vectors.
+        token_lengths: The lengths of the indexed vectors; unit length if None.
 
     Raises:
         InputError: If the sizes of the parts do not match, or if the defaults need parts that are missing.
@@ -99,7 +99,7 @@ class Retriever(tf.Module):
         piece_weights: PieceWeights | None = None,
         identity: Identity | None = None,
         lexical: LexicalPart | None = None,
-        length_penalty: float = 0.0,
+        token_lengths: TokenLengths | None = None,
     ) -> None:
         super().__init__(name="retriever")
         _check_sizes(encoder, searcher, document_of_token, documents, tokens)
@@ -121,7 +121,7 @@ class Retriever(tf.Module):
                 "`alpha` needs an index with BM25; build it with `lexical` set to words or ngrams. "
                 f"Received: {self.defaults.alpha} for an index without."
             )
-        self.length_penalty = length_penalty
+        self.token_lengths = token_lengths or TokenLengths()
         self.dim = searcher.dim
         self.owners = TokenOwners(document_of_token)
         self.keeps_vectors = searcher.vectors_of(tf.zeros([0], tf.int32)) is not None
@@ -190,14 +190,13 @@ class Retriever(tf.Module):
             ids: `[batch, (tokens)]` int32.
 
         Returns:
-            Vectors, shortened by the length penalty, and mask.
+            Vectors of the lengths that the index has them with, and mask.
         """
         encoded = self.encode(ids)
-        if not self.length_penalty:
+        if self.token_lengths.are_one:
             return encoded
-        tokens = tf.cast(tf.maximum(ids.row_lengths(), 1), tf.float32)
-        factor = length_factor(tokens, self.length_penalty)
-        return encoded._replace(encodings=encoded.encodings * factor[:, tf.newaxis, tf.newaxis])
+        lengths = self.token_lengths.of_batch(ids.to_tensor(self.tokenizer.pad_id), encoded.mask)
+        return encoded._replace(encodings=encoded.encodings * lengths[:, :, tf.newaxis])
 
     def weigh(self, queries: EncodedTexts, ids: tf.RaggedTensor, token_weights: tf.Tensor) -> EncodedTexts:
         """Returns the queries with the weights of a request.

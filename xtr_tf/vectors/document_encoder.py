@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -21,30 +20,7 @@ from xtr_tf.model.tokenizer import Tokenizer
 from xtr_tf.progress import tracked
 from xtr_tf.vectors.passages import Passage, PassageSplitter, Pruning, batches
 from xtr_tf.vectors.shard import EncodedDocument
-
-# Vectors of a document with this many tokens keep unit length under any `length_penalty`. Another number
-# would only multiply all scores by the same factor.
-_USUAL_TOKENS = 128
-
-
-def length_factor(tokens: Any, penalty: float) -> Any:
-    """Returns the length of the vectors of a document under `EncodingConfig.length_penalty`.
-
-    The more tokens a document has, the higher is the best similarity that a query token finds among them by
-    chance. Cosines do not know how many there were.
-
-    Args:
-        tokens: Number of tokens of the document, a number or an array or a float tensor of them, at least 1.
-        penalty: The penalty.
-
-    Returns:
-        1 for a document with 128 tokens, less for longer ones, in the shape of `tokens`.
-
-    Example:
-        >>> round(length_factor(512, 0.05), 3)
-        0.933
-    """
-    return (tokens / _USUAL_TOKENS) ** -penalty
+from xtr_tf.vectors.token_lengths import TokenLengths
 
 
 class DocumentEncoder:
@@ -73,6 +49,7 @@ class DocumentEncoder:
         self._dtype = np.float16 if config.dtype == "float16" else ml_dtypes.bfloat16
         self._splitter = PassageSplitter(tokenizer, self.config.passage_length, self.config.overlap or 0)
         self._pruning = Pruning(self.config, tokenizer)
+        self._lengths = TokenLengths(config.length_penalty, config.repetition_bonus)
 
         @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
         def encode_with_norms(ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -141,21 +118,22 @@ class DocumentEncoder:
         if self.config.max_tokens:
             kept &= np.cumsum(kept) <= self.config.max_tokens
         owners = np.repeat(np.arange(len(passages)), [len(mask) for mask in masks])
+        pieces = np.concatenate([passage.ids for passage in passages])[kept]
         return EncodedDocument(
-            vectors=self._shortened(np.concatenate(vectors)[kept]),
-            pieces=np.concatenate([passage.ids for passage in passages])[kept],
+            vectors=self._stored(np.concatenate(vectors)[kept], pieces),
+            pieces=pieces,
             spans=np.concatenate([passage.spans for passage in passages])[kept],
             positions=np.concatenate([passage.positions for passage in passages])[kept],
             passage_tokens=np.bincount(owners[kept], minlength=len(passages)).astype(np.int32),
             pruned=int(np.count_nonzero(own & ~kept)),
         )
 
-    def _shortened(self, vectors: np.ndarray) -> np.ndarray:
-        """Returns the vectors of one document, shorter or longer by its number of tokens."""
-        if not self.config.length_penalty:
+    def _stored(self, vectors: np.ndarray, pieces: np.ndarray) -> np.ndarray:
+        """Returns the vectors of one document with the lengths that they are stored with."""
+        if self._lengths.are_one:
             return vectors
-        factor = length_factor(max(len(vectors), 1), self.config.length_penalty)
-        return (vectors.astype(np.float32) * np.float32(factor)).astype(self._dtype)
+        lengths = self._lengths.of(pieces)[:, np.newaxis]
+        return (vectors.astype(np.float32) * lengths).astype(self._dtype)
 
 
 class TokenCounter:
