@@ -1,4 +1,7 @@
-"""Exports a model of a corpus, for benchmarks that search one. Imports xtr_tf only when it is called."""
+"""Exports a model of a corpus, for benchmarks that search one. Imports xtr_tf only when it is called.
+
+Also says how documents are encoded in all benchmarks of the shipped encoder.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from xtr_tf.config.retrieval import IndexConfig, SearchDefaults
     from xtr_tf.retriever.retriever import Retriever
+
+#: Lengths of token vectors, chosen on held-out parts of training sets (benchmarks/mxtr/README.md).
+LENGTHS = {"length_penalty": 0.06, "repetition_bonus": 0.06}
 
 
 def export_model(
@@ -27,13 +33,14 @@ def export_model(
     Returns:
         The exported retriever.
     """
+    from xtr_tf.config.retrieval import EncodingConfig
     from xtr_tf.index.build import build_index
     from xtr_tf.retriever.assembly import assemble_retriever
     from xtr_tf.retriever.export import export_retriever
     from xtr_tf.vectors.encode import encode_corpus
     from xtr_tf.vectors.store import TokenVectors
 
-    encode_corpus(corpus, encoder, vectors)
+    encode_corpus(corpus, encoder, vectors, EncodingConfig(**LENGTHS))
     shutil.rmtree(folder, ignore_errors=True)
     built = build_index(TokenVectors.open(vectors), folder / "index", index)
     assembly = assemble_retriever(encoder, vectors, built.directory, defaults, "none")

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # what the benchmarks share
-from exported_model import export_model
+from exported_model import LENGTHS, export_model
 
 if TYPE_CHECKING:
     from xtr_tf.collections.dataset import Dataset
@@ -95,10 +95,11 @@ def main() -> None:
 def measure_sets(encoder: Path, most_queries: int) -> Iterator[tuple[str, Figures]]:
     """Measures every set."""
     from xtr_tf.collections.loading import load_datasets
+    from xtr_tf.config.retrieval import EncodingConfig
     from xtr_tf.evaluation.encoder_model import LoadedEncoder
-    from xtr_tf.model.folder import read_background
+    from xtr_tf.model.folder import load_encoder, read_background
 
-    loaded = LoadedEncoder.load(encoder)
+    loaded = LoadedEncoder(*load_encoder(encoder), EncodingConfig(**LENGTHS))
     background = read_background(encoder, loaded.vocabulary_size)
     folders = [SETS / "test" / name for name in ("xquad_r", "jaquad_ja", *ENGLISH, *JUDGED)]
     for dataset in itertools.chain(load_datasets(folders), map(read_pairs, HELD_OUT)):

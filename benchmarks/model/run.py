@@ -22,6 +22,7 @@ import json
 import shutil
 import statistics
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,14 +32,14 @@ from xtr_tf.config.retrieval import TOKEN_WEIGHTS
 from xtr_tf.evaluation.evaluate import evaluate_model
 from xtr_tf.evaluation.evaluator import EvaluationSettings
 from xtr_tf.evaluation.results import file_name
-from xtr_tf.vectors.token_lengths import TokenLengths
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from exported_model import LENGTHS
 
 SETS, OUT = Path(".bench/study/data"), Path(".bench/model")
 LANGUAGES = ("ar", "de", "el", "en", "es", "hi", "ru", "th", "tr", "vi", "zh")
 ENGLISH, DEVELOPMENT = ("scifact_en", "squad_dev_en"), ("fairytaleqa_en", "cranfield_en", "cacm_en")
 K_PRIME = 1_000
-# Chosen on held-out parts of training sets (benchmarks/mxtr/README.md).
-LENGTHS = TokenLengths(length_penalty=0.06, repetition_bonus=0.06)
 
 
 class Figures(NamedTuple):
@@ -64,8 +65,8 @@ def main() -> None:
     parser.add_argument("encoder", nargs="?", default="models/mxtr_tiny", type=Path)
     parser.add_argument("--queries", type=int, default=0, help="maximum number per set; 0 for all")
     parser.add_argument("--token-weights", default="idf", choices=TOKEN_WEIGHTS)
-    parser.add_argument("--length-penalty", type=float, default=LENGTHS.length_penalty)
-    parser.add_argument("--repetition-bonus", type=float, default=LENGTHS.repetition_bonus)
+    for name, value in LENGTHS.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=float, default=value)
     parser.add_argument("--data", default="../shared/data", type=Path, help="where unpack.sh is")
     arguments = parser.parse_args()
     if not (SETS / "test").is_dir():
