@@ -29,6 +29,7 @@ EXTERNAL = {
     "grpcurl",
     "kubectl",
     "mkdir",
+    "mv",
     "pip",
     "protoc",
     "python",
