@@ -30,6 +30,7 @@ EXTERNAL = {
     "kubectl",
     "mkdir",
     "mv",
+    "openssl",
     "pip",
     "protoc",
     "python",
