@@ -1,4 +1,4 @@
-"""The commands in the documents exist, with their options, and the README's steps run."""
+"""The commands in the documents exist, with their options, and the steps of indexing a corpus run."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ EXTERNAL = {
     "grpcurl",
     "kubectl",
     "mkdir",
+    "mv",
+    "openssl",
     "pip",
     "protoc",
     "python",
@@ -175,13 +177,11 @@ def parse(document: str, words: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_the_parts_in_the_readme_run_one_after_the_other(repository: Path, tmp_path: Path) -> None:
+def test_the_steps_of_indexing_run_one_after_the_other(repository: Path, tmp_path: Path) -> None:
     for name in ("examples", "models"):
         (tmp_path / name).symlink_to(repository / name)
-    (block,) = re.findall(
-        r"```bash\n([^`]*xtr-tf encode examples/atlas[^`]*)```", (repository / "README.md").read_text()
-    )
-    parts = [shlex.split(line) for line in block.splitlines() if "pipeline" not in line]
+    guide = repository / "docs" / "how-to" / "index-a-corpus.md"
+    parts = list(shell_commands(blocks(guide)[0]))
     assert [words[1] for words in parts] == ["encode", "index", "export", "verify", "search"]
     for words in parts:
         answer = subprocess.check_output([COMMAND, *words[1:]], cwd=tmp_path, text=True)

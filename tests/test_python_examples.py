@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 
-DOCUMENTS = ("README.md",)
+DOCUMENTS = ("README.md", "docs/reference/python.md")
 # In this order: the second saves what the third opens.
 MODULES = (
     "index",

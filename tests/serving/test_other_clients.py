@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import graphlib
 import re
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
 
 from serving.server.protos import PREDICTION_SERVICE
+from tests.support.documents import blocks
 
 JARS = Path("/usr/share/java")
 PLUGIN = Path("/usr/bin/grpc_java_plugin")
@@ -49,6 +51,21 @@ def descriptors() -> descriptor_pb2.FileDescriptorSet:
     service = descriptor_pool.Default().FindServiceByName(PREDICTION_SERVICE)
     add(service.file.name)
     return descriptor_pb2.FileDescriptorSet(file=files.values())
+
+
+def test_the_guide_lists_every_file_of_the_service(repository: Path) -> None:
+    shown = blocks(repository / "docs" / "how-to" / "clients.md")
+    [listed] = [block.text.split() for block in shown if block.title == "protos.txt"]
+    files = {file.name: file for file in descriptors().file if not file.name.startswith("google/")}
+    assert listed == sorted(files)
+    # In Go, every folder is a package, and packages must not import each other in a circle.
+    imports: dict[str, set[str]] = {}
+    for name, file in files.items():
+        imports.setdefault(str(Path(name).parent), set()).update(
+            str(Path(own).parent) for own in file.dependency if own in files
+        )
+    graph = {folder: needed - {folder} for folder, needed in imports.items()}
+    assert list(graphlib.TopologicalSorter(graph).static_order())[-1] == "tensorflow_serving/apis"
 
 
 def test_the_java_client_compiles(repository: Path, tmp_path: Path) -> None:

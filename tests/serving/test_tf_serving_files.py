@@ -18,6 +18,7 @@ from serving.client.messages import message_class
 from serving.health import is_serving
 from serving.server.models.config import VersionPolicy, read_model_configs
 from serving.server.requests.batching import BatchingOptions, read_batching_options
+from tests.support.documents import blocks
 from xtr_tf.files import MARKER, checksums_of
 
 
@@ -162,6 +163,15 @@ def test_the_manifests_are_what_kubernetes_knows(folder, variant):
         assert_drains(container, template["spec"]["terminationGracePeriodSeconds"])
     config = {volume["name"]: volume for volume in template["spec"]["volumes"]}["config"]
     assert config["configMap"]["name"] == by_kind["ConfigMap"]["metadata"]["name"]
+
+
+def test_the_manifests_in_the_guide_are_what_kubernetes_knows(repository):
+    guide = blocks(repository / "docs" / "how-to" / "kubernetes.md")
+    shown = [yaml.safe_load(block.text) for block in guide if block.language == "yaml"]
+    kinds = {manifest["kind"]: manifest for manifest in shown if "kind" in manifest}
+    assert sorted(kinds) == ["GRPCRoute", "Ingress", "Pod"]
+    for kind in ("Ingress", "Pod"):
+        check_fields(kinds[kind], f"V1{kind}", kind)
 
 
 def assert_unprivileged(pod: dict[str, Any]) -> None:

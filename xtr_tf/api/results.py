@@ -109,7 +109,8 @@ class ExplainedHit:
 
     Attributes:
         hit: The document.
-        matches: One match per query token, in order. The score of the document is their mean.
+        matches: One match per query token, in order. f_XTR' of the document is the mean of their scores,
+            weighted if the search used token weights.
     """
 
     hit: Hit

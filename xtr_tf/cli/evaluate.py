@@ -16,7 +16,8 @@ def evaluate(
     dataset: Annotated[
         list[Path],
         typer.Option(
-            help="Folder of a dataset (BEIR, MIRACL, LoTTE or DPR layout) or of several; may be repeated."
+            help="Folder of a dataset (BEIR, MS MARCO, MIRACL, LoTTE or DPR layout) or of several; "
+            "may be repeated."
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for the report; an earlier report there is replaced.")],

@@ -45,9 +45,9 @@ class TokenizerSettings:
 
     Attributes:
         model: Path of the SentencePiece `.model` file. Not needed if the run starts from an encoder.
-        lowercase: Whether to lower-case text first.
-        query_length: Tokens that queries are padded or truncated to.
-        document_length: The same for a document.
+        lowercase: Whether to lower-case text first; by default as the encoder to start from does, or true.
+        query_length: Tokens that queries are padded or truncated to; by default the encoder's, or 32.
+        document_length: The same for a document; by default the encoder's, or 512.
     """
 
     model: str = ""
