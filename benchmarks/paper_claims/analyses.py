@@ -15,12 +15,13 @@ from pathlib import Path
 import numpy as np
 from pool import Pool
 
+from xtr_tf.config.model import Dtype
 from xtr_tf.evaluation.encoded import CorpusTokens
 from xtr_tf.evaluation.encoder_model import LoadedEncoder
 from xtr_tf.evaluation.exact import ExactRetriever
 from xtr_tf.evaluation.token_analysis import TokenAnalysis, analyse_tokens
 from xtr_tf.files import write_atomically
-from xtr_tf.model.folder import read_manifest
+from xtr_tf.model.folder import load_encoder, read_manifest
 
 #: The paper's k' divided by the tokens of MS MARCO: 8.8 million passages of 55 tokens, as in the paper.
 PAPERS_SHARE = 40_000 / (8_800_000 * 55)
@@ -28,7 +29,9 @@ PAPERS_SHARE = 40_000 / (8_800_000 * 55)
 _ENCODED = 1_024
 
 
-def analyses_of(encoder: Path, pool: Pool, names: Sequence[str], folder: Path) -> dict[str, TokenAnalysis]:
+def analyses_of(
+    encoder: Path, pool: Pool, names: Sequence[str], folder: Path, dtype: Dtype = "float32"
+) -> dict[str, TokenAnalysis]:
     """Analyses a model at the paper's share of the pool's tokens, or reads what was analysed before.
 
     Args:
@@ -36,16 +39,17 @@ def analyses_of(encoder: Path, pool: Pool, names: Sequence[str], folder: Path) -
         pool: The pool.
         names: The measured sets to analyse.
         folder: Folder of the stored analyses.
+        dtype: The dtype policy to encode with.
 
     Returns:
         The analyses by set.
     """
-    own = folder / f"{read_manifest(encoder).fingerprint[:16]}-{pool.key[:16]}"
+    own = folder / f"{read_manifest(encoder).fingerprint[:16]}-{pool.key[:16]}-{dtype}"
     paths = {name: own / f"{name}.json" for name in names}
     missing = {name: path for name, path in paths.items() if not path.exists()}
     if missing:
         own.mkdir(parents=True, exist_ok=True)
-        model = LoadedEncoder.load(encoder)
+        model = LoadedEncoder(*load_encoder(encoder, dtype))
         retriever = ExactRetriever(encode_pool(model, pool))
         for name, path in missing.items():
             dataset = pool.datasets[name]

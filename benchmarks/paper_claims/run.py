@@ -13,6 +13,7 @@ import argparse
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
 from analyses import analyses_of
 from arms import finished_runs
@@ -23,6 +24,7 @@ from grid import check_grid, grid_runs
 from pool import Pool, build_pool
 from training_pairs import MEASURED
 
+from xtr_tf.config.model import Dtype
 from xtr_tf.config.retrieval import EncodingConfig
 from xtr_tf.errors import InputError
 from xtr_tf.evaluation.token_analysis import TokenAnalysis
@@ -43,6 +45,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=BENCH / "study" / "data" / "test", help="test sets")
     parser.add_argument("--tokens", type=int, default=TOKENS, help="least number of tokens of the pool")
     parser.add_argument("--queries", type=int, default=QUERIES, help="maximum per test set; 0 for all")
+    parser.add_argument(
+        "--dtype",
+        choices=get_args(Dtype),
+        default="float32",
+        help="policy of the encoder; mixed_bfloat16 takes less time on processors that have it",
+    )
     parser.add_argument("--out", type=Path, default=HERE, help="folder for claims.md and claims.svg")
     arguments = parser.parse_args()
     try:
@@ -60,18 +68,20 @@ def _measure(arguments: argparse.Namespace) -> None:
     kept = arguments.runs / "analyses"
     # All arms of a seed come one after the other, so that whatever is there at a stop can be compared.
     found = {
-        (arm, seed): analyses_of(runs[arm][seed], pool, MEASURED, kept) for seed in seeds for arm in runs
+        (arm, seed): analyses_of(runs[arm][seed], pool, MEASURED, kept, arguments.dtype)
+        for seed in seeds
+        for arm in runs
     }
     analyses: Analyses = {
         name: {arm: [found[arm, seed][name] for seed in seeds] for arm in runs} for name in MEASURED
     }
-    sections, every = [_head(pool, seeds)], []
+    sections, every = [_head(pool, seeds, arguments.dtype)], []
     for name, arms in analyses.items():
         claims = list(check(arms["xtr"], arms["colbert"]))
         sections.append(dataset_section(name, arms, claims, list(check(arms["imputed"], arms["colbert"]))))
         every += claims
     if (arguments.runs / "grid").is_dir():
-        section, claims = _grid(arguments.runs / "grid", pool, kept)
+        section, claims = _grid(arguments.runs / "grid", pool, kept, arguments.dtype)
         sections.append(section)
         every += claims
     text = "\n".join(sections)
@@ -83,20 +93,21 @@ def _measure(arguments: argparse.Namespace) -> None:
     print(result(every, pool.tokens))
 
 
-def _head(pool: Pool, seeds: list[int]) -> str:
+def _head(pool: Pool, seeds: list[int], dtype: Dtype) -> str:
+    asked = ", ".join(f"{len(dataset.queries)} of {name}" for name, dataset in pool.datasets.items())
     return (
-        f"{len(pool.documents):,} documents with {pool.tokens:,} tokens, {len(seeds)} seeds of each arm. "
-        "Figures are means over seeds,\nwith 95% intervals (Student's t) in brackets; arms are compared seed "
+        f"{len(pool.documents):,} documents with {pool.tokens:,} tokens; queries: {asked}; {len(seeds)} seeds "
+        f"of each arm,\nencoded in {dtype}. Figures are means over seeds,\nwith 95% intervals (Student's t) in brackets; arms are compared seed "
         "by seed. A claim passes if the intervals of all its\ndifferences are on the claimed side, and fails "
         "if one is on the other side.\n"
     )
 
 
-def _grid(folder: Path, pool: Pool, kept: Path) -> tuple[str, list[Claim]]:
+def _grid(folder: Path, pool: Pool, kept: Path, dtype: Dtype) -> tuple[str, list[Claim]]:
     name = MEASURED[0]
     grid = {}
     for key, run in grid_runs(folder).items():
-        curve = analyses_of(run, pool, [name], kept)[name].k_prime_metrics
+        curve = analyses_of(run, pool, [name], kept, dtype)[name].k_prime_metrics
         grid[key] = {k_prime: metrics["MRR@10"] for k_prime, metrics in curve.items()}
     claims = list(check_grid(grid))
     title = f"Batch size, k_train and k' ({name}, MRR@10 under f_XTR', one run each)"
