@@ -96,10 +96,10 @@ def _measure(arguments: argparse.Namespace) -> None:
 def _head(pool: Pool, seeds: list[int], dtype: Dtype) -> str:
     asked = ", ".join(f"{len(dataset.queries)} of {name}" for name, dataset in pool.datasets.items())
     return (
-        f"{len(pool.documents):,} documents with {pool.tokens:,} tokens; queries: {asked};\n"
-        f"{len(seeds)} seeds of each arm, encoded in {dtype}. Figures are means over seeds, with 95% intervals\n"
-        "(Student's t) in brackets; arms are compared seed by seed. A claim passes if the intervals of all its\n"
-        "differences are on the claimed side, and fails if one is on the other side.\n"
+        f"{len(pool.documents):,} documents with {pool.tokens:,} tokens; queries: {asked}; {len(seeds)} "
+        f"seeds of each\narm, encoded in {dtype}. Figures are means over seeds, with 95% intervals "
+        "(Student's t) in brackets; arms are\ncompared seed by seed. A claim passes if the intervals of all "
+        "its differences are on the claimed side, and fails if\none is on the other side.\n"
     )
 
 
