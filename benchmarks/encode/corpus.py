@@ -47,14 +47,16 @@ def measure_corpus(
         corpus = folder / "corpus.jsonl"
         lines = (json.dumps({"_id": str(i), "text": text}) for i, text in enumerate(texts))
         corpus.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    trees = {"now": REPOSITORY} | ({"before": earlier} if earlier else {})
+    jobs = {"now": (REPOSITORY, ""), "bfloat16": (REPOSITORY, "mixed_bfloat16")}
+    if earlier:
+        jobs["before"] = (earlier, "")
     print(f"{'corpus':20s} " + " ".join(f"{part:>10s}" for part in PARTS) + "   tokens/s")
     worst: list[float] = []
     for threads in (1,) if clock == "cpu" else (1, 2):
-        found: dict[str, list[dict[str, float]]] = {name: [] for name in trees}
+        found: dict[str, list[dict[str, float]]] = {name: [] for name in jobs}
         for round_ in range(rounds):
-            for name in list(trees)[:: 1 if round_ % 2 else -1]:
-                found[name].append(_in_a_process(trees[name], corpus, folder / "vectors", threads, clock))
+            for name in list(jobs)[:: 1 if round_ % 2 else -1]:
+                found[name].append(_in_a_process(*jobs[name], corpus, folder / "vectors", threads, clock))
         rates = {
             name: statistics.median(own["tokens"] / own["seconds"] for own in measured)
             for name, measured in found.items()
@@ -67,17 +69,20 @@ def measure_corpus(
                 + " ".join(f"{seconds:10.2f}" for seconds in medians)
                 + f"   {rates[name]:8.0f}"
             )
+        seconds = {
+            name: statistics.median(own["seconds"] for own in measured) for name, measured in found.items()
+        }
+        print(f"bfloat16 takes {seconds['bfloat16'] / seconds['now']:.2f} of the time")
         if earlier:
-            before, now = (
-                statistics.median(own["seconds"] for own in found[name]) for name in ("before", "now")
-            )
-            worst.append(before / now)
+            worst.append(seconds["before"] / seconds["now"])
     return min(worst, default=None)
 
 
-def _in_a_process(tree: Path, corpus: Path, out: Path, threads: int, clock: str) -> dict[str, float]:
+def _in_a_process(
+    tree: Path, dtype: str, corpus: Path, out: Path, threads: int, clock: str
+) -> dict[str, float]:
     shutil.rmtree(out, ignore_errors=True)
-    command = [sys.executable, "-W", "ignore", __file__, str(corpus), str(out), str(threads), clock]
+    command = [sys.executable, "-W", "ignore", __file__, str(corpus), str(out), str(threads), clock, dtype]
     variables = {**os.environ, "PYTHONPATH": str(tree), "TF_CPP_MIN_LOG_LEVEL": "3"}
     printed = subprocess.run(command, env=variables, stdout=subprocess.PIPE, text=True, check=True).stdout
     answer: dict[str, float] = json.loads(printed.splitlines()[-1])
@@ -100,11 +105,12 @@ def _timed(owner: Any, name: str, seconds: dict[str, float], part: str, clock: C
     setattr(owner, name, timed)
 
 
-def _worker(corpus: str, out: str, threads: str, clock: str) -> None:
+def _worker(corpus: str, out: str, threads: str, clock: str, dtype: str) -> None:
     """Encodes the corpus once, and prints seconds by part."""
     tick = {"wall": time.perf_counter, "cpu": time.process_time}[clock]
     os.sched_setaffinity(0, range(int(threads)))
     start = tick()
+    from xtr_tf.config.retrieval import EncodingConfig
     from xtr_tf.vectors import job, plan
     from xtr_tf.vectors.document_encoder import DocumentEncoder
     from xtr_tf.vectors.encode import encode_corpus
@@ -119,7 +125,9 @@ def _worker(corpus: str, out: str, threads: str, clock: str) -> None:
         (job, "write_shard", "writing"),
     ):
         _timed(owner, name, seconds, part, tick)
-    report = encode_corpus(corpus, ENCODER, out)
+    # An earlier commit may not have the setting.
+    config = EncodingConfig(compute_dtype=dtype) if dtype else EncodingConfig()
+    report = encode_corpus(corpus, ENCODER, out, config)
     total = tick() - start
     seconds["rest"] = total - sum(seconds.values())
     print(json.dumps({**seconds, "seconds": total, "tokens": report.counters["tokens_encoded"]}))

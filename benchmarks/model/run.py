@@ -95,7 +95,7 @@ def main() -> None:
     print(
         f"{arguments.queries or 'all'} queries of each set, token weights {arguments.token_weights}, ", end=""
     )
-    print(f"length penalty {arguments.length_penalty:g}")
+    print(f"length penalty {arguments.length_penalty:g}, repetition bonus {arguments.repetition_bonus:g}")
     print(result(figures))
 
 

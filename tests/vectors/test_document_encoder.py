@@ -224,6 +224,22 @@ def test_vectors_are_stored_with_the_lengths_of_their_tokens(
         np.testing.assert_array_equal(document.pieces, whole.pieces)
 
 
+def test_documents_are_encoded_in_bfloat16(model: Path, plain: DocumentEncoder) -> None:
+    def directions(encoder: DocumentEncoder) -> np.ndarray:
+        vectors = np.concatenate([document.vectors for document in encoder.encode(TEXTS)]).astype(np.float64)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+    exact = directions(plain)
+    cosines = {}
+    for policy in ("", "float32", "mixed_bfloat16"):
+        encoder = DocumentEncoder.load(model, EncodingConfig(compute_dtype=policy))
+        cosines[policy] = np.sum(directions(encoder) * exact, axis=1)
+    # The precision of float16, as which all of them are stored, and of products in bfloat16.
+    assert cosines[""].min() > 1 - 2.0**-11
+    assert cosines["float32"].min() > 1 - 2.0**-11
+    assert 1 - 2.0**-5 < cosines["mixed_bfloat16"].min() < cosines["float32"].min()
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -235,6 +251,7 @@ def test_vectors_are_stored_with_the_lengths_of_their_tokens(
         {"length_penalty": -0.1},
         {"length_penalty": 1.0},
         {"repetition_bonus": -0.1},
+        {"compute_dtype": "bfloat16"},
         {"batch_tokens": 0},
     ],
 )
@@ -257,7 +274,7 @@ def test_settings_of_vectors_are_read_back() -> None:
 
 def test_vectors_of_an_earlier_version_have_unit_length() -> None:
     earlier = EncodingConfig().vector_settings()
-    assert not {"length_penalty", "repetition_bonus"} & set(earlier)
+    assert not {"length_penalty", "repetition_bonus", "compute_dtype"} & set(earlier)
     again = EncodingConfig.from_vector_settings(earlier, keep_text=True, fields={})
     assert (again.length_penalty, again.repetition_bonus) == (0, 0)
 

@@ -48,6 +48,7 @@ def build(
     max_tokens: options.MaxTokens = 0,
     length_penalty: options.LengthPenalty = 0.0,
     repetition_bonus: options.RepetitionBonus = 0.0,
+    compute_dtype: options.ComputeDtype = "",
     field: options.Field = None,
     strict: options.Strict = False,
     kind: options.Kind = "auto",

@@ -52,6 +52,9 @@ MaxTokens = Annotated[int, typer.Option(help="Keep only the first N tokens of a 
 LengthPenalty = Annotated[
     float, typer.Option(help="Let tokens of long documents count less; try 0.05. 0: no.")
 ]
+ComputeDtype = Annotated[
+    str, typer.Option(help="Compute in float32 or mixed_bfloat16; empty for the encoder's own.")
+]
 RepetitionBonus = Annotated[
     float, typer.Option(help="Let pieces that a document repeats count more; try 0.05. 0: no.")
 ]

@@ -71,7 +71,7 @@ class DocumentEncoder:
         Returns:
             The document encoder.
         """
-        return cls(*load_encoder(model), config)
+        return cls(*load_encoder(model, config.compute_dtype or None), config)
 
     def encode(self, texts: Sequence[str]) -> list[EncodedDocument]:
         """Encodes documents.
