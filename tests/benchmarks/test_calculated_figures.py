@@ -129,6 +129,23 @@ def test_the_gap_to_bm25_is_that_of_the_table(quality: dict[str, list[float]], r
     assert (behind[0], behind[-1]) == (float(least), float(most))
 
 
+def test_what_lengths_gain_is_what_the_model_card_says(
+    quality: dict[str, list[float]], repository: Path
+) -> None:
+    recipe = (repository / "benchmarks" / "mxtr" / "README.md").read_text(encoding="utf-8")
+    table = recipe.partition("## Lengths")[2].partition("\n## ")[0]
+    rows = re.findall(rf"^\| (.+?) \| {NUMBER} \| {NUMBER} \| {NUMBER} \|$", table, re.MULTILINE)
+    languages = list(quality.values())[:TESTED_LANGUAGES]
+    own = {f"{name.partition(' ')[0]}_en": figures for name, *figures in rows}
+    for column, stored in ((1, 0), (2, 3)):
+        mean = sum(figures[stored] for figures in languages) / TESTED_LANGUAGES
+        assert is_rounded(own["mean_en"][column], mean)
+        for name, figures in quality.items():
+            if (key := name.partition(" ")[0]) in own:
+                assert float(own[key][column]) == figures[stored], name
+    assert len(rows) == 6
+
+
 def test_bm25_is_the_same_next_to_the_untrained_encoder(
     quality: dict[str, list[float]], repository: Path
 ) -> None:
