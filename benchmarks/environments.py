@@ -30,7 +30,7 @@ def environment(folder: Path, name: str) -> Path | None:
     Returns:
         Its Python, or None if it cannot be made; pip's last line is printed then.
     """
-    home = folder / name
+    home = folder.resolve() / name
     python = home / "bin" / "python"
     if (home / "ready").is_file():
         return python
@@ -41,7 +41,8 @@ def environment(folder: Path, name: str) -> Path | None:
         [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES[name]],
     )
     for command in commands:
-        finished = subprocess.run(command, capture_output=True, text=True, check=False)
+        # Outside the checkout, where .python-version does not choose the Python.
+        finished = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
         if finished.returncode:
             print(f"no {name}: {finished.stderr.strip().splitlines()[-1]}", file=sys.stderr)
             return None
