@@ -6,7 +6,7 @@ WORKERS ?= 2
 PYTEST := $(PYTHON) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-input bench-xla bench-index bench-serve bench-scale bench-search bench-model bench-quality bench-hybrid bench-filter claims gate-trial pin-images first-day bench-api release-check
+.PHONY: help setup run serve test test-time test-all test-portable test-python try-python lint format docs lock clean parity-env parity bench-encode bench-train bench-input bench-xla bench-index bench-serve bench-scale bench-search bench-model bench-quality bench-hybrid bench-filter claims gate-trial pin-images first-day bench-api release-check
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,6 +16,9 @@ setup: ## Install the locked environment into .venv (done by the others when nee
 
 run: setup ## Run the product's main job end to end on the embedded example
 	@examples/run_atlas.sh
+
+serve: setup ## Serve what `make run` pushed on ports 8500 (gRPC) and 8501 (REST) until Ctrl-C
+	@.venv/bin/xtr-tf serve --model-base out/atlas/models
 
 test: setup ## Run the tests, without the slow ones
 	@$(PYTEST) --durations=25
