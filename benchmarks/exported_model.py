@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from xtr_tf.config.retrieval import IndexConfig, SearchDefaults
     from xtr_tf.retriever.retriever import Retriever
 
-#: Lengths of token vectors, chosen on held-out parts of training sets (benchmarks/mxtr/README.md).
+#: Lengths of token vectors, chosen on development sets (benchmarks/mxtr/README.md).
 LENGTHS = {"length_penalty": 0.06, "repetition_bonus": 0.06}
 
 

@@ -214,12 +214,13 @@ def test_vectors_are_stored_with_the_lengths_of_their_tokens(
         plain.encode(TEXTS), DocumentEncoder(*loaded, config).encode(TEXTS), strict=True
     ):
         counts = np.array([np.count_nonzero(whole.pieces == piece) for piece in whole.pieces])
+        counts[whole.pieces == loaded[1].eos_id] = 1
         lengths = (len(whole.pieces) / 128) ** -0.1 * (1 + 0.2 * np.log(counts))
         np.testing.assert_allclose(
             document.vectors.astype(np.float32),
             lengths[:, np.newaxis] * whole.vectors.astype(np.float32),
-            rtol=1e-3,
-            atol=1e-6,
+            rtol=2.0**-10,  # rounded to float16 twice
+            atol=2.0**-24,
         )
         np.testing.assert_array_equal(document.pieces, whole.pieces)
 

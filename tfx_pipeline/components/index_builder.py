@@ -134,6 +134,8 @@ def update_if_suited(
     Returns:
         "" if the index was updated. Otherwise the reason to build it from scratch. Nothing is written then.
     """
+    if dict(base.manifest.settings) != dict(source.manifest.settings):
+        return "the documents were encoded with other settings than those of the last index"
     present = {record.id for record in source.documents()}
     gone = [record.id for record in base.documents() if record.id not in present]
     kept = compare_documents(base, source, gone).kept

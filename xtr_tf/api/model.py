@@ -217,7 +217,7 @@ class Model:
         return vectors[0] if isinstance(queries, str) else vectors
 
     def encode_documents(self, documents: Documents, *, progress: bool = True) -> list[np.ndarray]:
-        """Encodes documents to token vectors, as an index stores them.
+        """Encodes documents to token vectors, as an index without a length penalty stores them.
 
         Args:
             documents: As for `index`. Long documents are encoded in overlapping passages.
@@ -270,6 +270,9 @@ class Model:
         out: str | Path | None = None,
         baseline: str | Path | Model | None = None,
         k_prime: int = 1_000,
+        token_weights: str = "none",
+        length_penalty: float = 0.0,
+        repetition_bonus: float = 0.0,
         depth: int = 0,
         max_queries: int = 0,
         bm25: bool = True,
@@ -289,6 +292,9 @@ class Model:
             out: Folder for the report; a new temporary one by default.
             baseline: Another model, or the folder of an earlier report, to compare with.
             k_prime: Document tokens that each query token retrieves.
+            token_weights: Weights of query tokens, `none` or `idf`.
+            length_penalty: As for `index`.
+            repetition_bonus: As for `index`.
             depth: Documents to rank per query; 0 for 1,000 in a corpus of 20,000 documents or more, and 100
                 in a smaller one.
             max_queries: Queries to sample per dataset; 0 for all.
@@ -318,6 +324,9 @@ class Model:
 
         settings = EvaluationSettings(
             k_prime=k_prime,
+            token_weights=token_weights,
+            length_penalty=length_penalty,
+            repetition_bonus=repetition_bonus,
             depth=depth,
             max_queries=max_queries,
             bm25=bm25,

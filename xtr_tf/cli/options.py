@@ -50,13 +50,13 @@ MinNorm = Annotated[
 ]
 MaxTokens = Annotated[int, typer.Option(help="Keep only the first N tokens of a document; 0: all.")]
 LengthPenalty = Annotated[
-    float, typer.Option(help="Let tokens of long documents count less; try 0.05. 0: no.")
+    float, typer.Option(help="Let tokens of long documents count less; try 0.06. 0: no.")
 ]
 ComputeDtype = Annotated[
     str, typer.Option(help="Compute in float32 or mixed_bfloat16; empty for the encoder's own.")
 ]
 RepetitionBonus = Annotated[
-    float, typer.Option(help="Let pieces that a document repeats count more; try 0.05. 0: no.")
+    float, typer.Option(help="Let pieces that a document repeats count more; try 0.06. 0: no.")
 ]
 Field = Annotated[
     list[str] | None,

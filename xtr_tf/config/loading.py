@@ -221,7 +221,8 @@ def _convert(hint: Any, value: Any, base: Any, key: str, whole: type) -> Any:
         return _convert(inner, value, base, key, whole)
     if origin is typing.Literal:
         if value not in arguments:
-            raise InputError(f"`{key}` must be one of {', '.join(map(str, arguments))}. Received: {value!r}.")
+            possible = ", ".join(str(own) or "empty" for own in arguments)
+            raise InputError(f"`{key}` must be one of {possible}. Received: {value!r}.")
         return value
     if origin is Mapping:
         if not isinstance(value, Mapping):

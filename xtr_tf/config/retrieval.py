@@ -59,7 +59,7 @@ class EncodingConfig:
             all.
         compute_dtype: The dtype policy to encode documents with, `float32` or `mixed_bfloat16`; empty for the
             encoder's own. On processors with bfloat16 instructions, `mixed_bfloat16` takes much less time and
-            changes vectors by about a thousandth of their length; on others it takes more.
+            changes vectors by about a hundredth of their length; on others it takes more.
         fields: Names and types (`keyword`, `keywords`, `int`, `float`, `bool`) of additional document fields,
             which are kept with the vectors for filters and results.
     """

@@ -16,7 +16,7 @@ from xtr_tf.collections.dataset import Dataset
 from xtr_tf.collections.document import Document, DocumentRecord
 from xtr_tf.config.retrieval import EncodingConfig
 from xtr_tf.evaluation.encoded import CorpusTokens, check_size
-from xtr_tf.evaluation.evaluator import EvaluationSettings
+from xtr_tf.evaluation.evaluator import ENCODER_KIND, EvaluationSettings
 from xtr_tf.evaluation.exact import ExactRetriever, Hybrid
 from xtr_tf.evaluation.results import ModelResult
 from xtr_tf.evaluation.run import Run
@@ -40,7 +40,7 @@ class EncoderModel:
         directory: A directory that `xtr_tf.model.folder.save_encoder` wrote.
     """
 
-    kind = "encoder, searched exactly"
+    kind = ENCODER_KIND
 
     def __init__(self, directory: str | Path) -> None:
         self.name = Path(directory).resolve().name

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from xtr_tf.collections.dataset import Dataset
-from xtr_tf.errors import InputError
-from xtr_tf.evaluation.evaluator import EvaluationSettings, Evaluator, Model
+from xtr_tf.errors import InputError, require
+from xtr_tf.evaluation.evaluator import ENCODER_KIND, EvaluationSettings, Evaluator, Model
 from xtr_tf.evaluation.report.content import build_content
 from xtr_tf.evaluation.report.html import write_report
 from xtr_tf.files import atomic_directory
 from xtr_tf.model.folder import MANIFEST_FILE
 from xtr_tf.retriever.collection_file import COLLECTION_FILE
 from xtr_tf.retriever.versions import versions_in
+from xtr_tf.vectors.token_lengths import TokenLengths
 
 
 def evaluate_model(
@@ -56,6 +57,7 @@ def evaluate_model(
     replaces = is_report(out) or (out.is_dir() and not any(out.iterdir()))
     with atomic_directory(out, overwrite=replaces) as staging:
         tested = open_model(model)
+        _check_lengths(tested, settings)
         earlier = Path(baseline) if baseline and is_report(baseline) else None
         opponent = open_model(baseline) if baseline and not earlier else None
         compared: dict[str, str] | None = None
@@ -71,6 +73,17 @@ def evaluate_model(
         content = build_content(results, settings, described, compared, time.perf_counter() - started)
         write_report(staging, content)
     return content
+
+
+def _check_lengths(model: Model, settings: EvaluationSettings) -> None:
+    """Checks that lengths of vectors are only given for an encoder, which has no index yet."""
+    lengths = {name: getattr(settings, name) for name in TokenLengths._fields}
+    require(
+        not any(lengths.values()) or model.kind == ENCODER_KIND,
+        "An exported model has the lengths of its index; leave out `length_penalty` and `repetition_bonus`, "
+        "or evaluate its encoder.",
+        lengths,
+    )
 
 
 REPORT_FILE = "report.json"

@@ -14,7 +14,7 @@ import numpy as np
 
 from xtr_tf.collections.dataset import Dataset
 from xtr_tf.collections.document import Document
-from xtr_tf.config.retrieval import TOKEN_WEIGHTS
+from xtr_tf.config.retrieval import TOKEN_WEIGHTS, EncodingConfig
 from xtr_tf.errors import InputError, require
 from xtr_tf.evaluation.baselines import BM25
 from xtr_tf.evaluation.metrics import cutoff, judge_by_answers, measure, metrics_for
@@ -43,7 +43,8 @@ class EvaluationSettings:
         token_weights: Weights of query tokens, `none` or `idf`; if empty, the default of an exported model,
             and `none` for an encoder.
         length_penalty: How much less the tokens of long documents count, as in `EncodingConfig`. This and the
-            next are only for an encoder; an exported model has those of its index.
+            next are for an encoder; an exported model under test has those of its index, and so has an
+            exported baseline.
         repetition_bonus: How much more pieces count that a document repeats.
         depth: Documents to rank per query; 0 for 1,000 in a corpus of 20,000 documents or more, and 100 in a
             smaller one.
@@ -80,6 +81,7 @@ class EvaluationSettings:
             f"`token_weights` must be one of {', '.join(TOKEN_WEIGHTS)}.",
             self.token_weights,
         )
+        EncodingConfig(length_penalty=self.length_penalty, repetition_bonus=self.repetition_bonus)
         require(self.depth == 0 or self.depth >= 10, "`depth` must be at least 10, or 0.", self.depth)
         for name in ("max_queries", "analysis_queries", "exact_queries", "examples", "seed"):
             require(getattr(self, name) >= 0, f"`{name}` must not be negative.", getattr(self, name))
@@ -106,6 +108,10 @@ BM25_SYSTEMS: Mapping[str, str] = {"words": "bm25_words", "character n-grams": "
 
 #: The model and its baseline on the documents that both have.
 SHARED: Mapping[str, str] = {"xtr": "xtr_shared", "baseline": "baseline_shared"}
+
+
+#: The kind of an encoder that is searched without an index.
+ENCODER_KIND = "encoder, searched exactly"
 
 
 class Model(Protocol):

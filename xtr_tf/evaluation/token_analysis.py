@@ -158,8 +158,10 @@ class _TokenAnalyser:
             same = self._corpus.pieces[tokens[rows, :ranks]] == pieces[:, np.newaxis]
             self._gold_hits += gold[:, :ranks].sum(axis=0)
             self._lexical_hits += same.sum(axis=0)
-            self._gold_counts += np.histogram(scores[rows][gold], self._edges)[0]
-            self._other_counts += np.histogram(scores[rows][~gold], self._edges)[0]
+            # Vectors of short documents may be longer than 1; their similarities count in the last bin.
+            clipped = np.clip(scores[rows], -1, 1)
+            self._gold_counts += np.histogram(clipped[gold], self._edges)[0]
+            self._other_counts += np.histogram(clipped[~gold], self._edges)[0]
             candidates = len(np.unique(documents[rows]))
             self._candidates.append(candidates)
             self._retrieved.append(documents[rows].size / candidates)

@@ -23,6 +23,7 @@ from xtr_tf.index.rules import with_kind
 from xtr_tf.index.term_postings import write_term_postings
 from xtr_tf.index.vector_source import VectorSource, require_finite, require_tokens
 from xtr_tf.progress import track
+from xtr_tf.vectors.token_lengths import UNIT_LENGTH
 
 #: Tokens in memory at a time.
 BLOCK = 65_536
@@ -84,6 +85,7 @@ def build_index(
             source.encoder_fingerprint,
             file_entries(aside),
             quantizer.fingerprint if quantizer and is_part else "",
+            getattr(source, "token_lengths", UNIT_LENGTH),
         ).write(aside)
     return TokenIndex.open(directory)
 

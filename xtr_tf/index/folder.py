@@ -29,6 +29,7 @@ from xtr_tf.errors import InputError
 from xtr_tf.files import sha256_of, write_atomically, writing
 from xtr_tf.vectors.folders import Folder, folder_of
 from xtr_tf.vectors.manifest import MANIFEST_FILE, read_manifest_file
+from xtr_tf.vectors.token_lengths import UNIT_LENGTH, TokenLengths
 
 FORMAT = "xtr-token-index"
 VERSION = 1
@@ -47,6 +48,7 @@ class IndexManifest:
         files: Size in bytes and SHA-256 of each file, by name.
         trained: Fingerprint of the quantiser that coded a part of an index, which is stored elsewhere. It is
             only in the file of a part.
+        token_lengths: The lengths of the indexed vectors. They are only in the file if they are not 1.
     """
 
     num_tokens: int
@@ -56,6 +58,7 @@ class IndexManifest:
     encoder_fingerprint: str
     files: Mapping[str, tuple[int, str]]
     trained: str = ""
+    token_lengths: TokenLengths = UNIT_LENGTH
 
     def write(self, directory: Path) -> None:
         """Writes `manifest.json`, either completely or not at all.
@@ -65,8 +68,11 @@ class IndexManifest:
         """
         content = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(self)}
         content["config"] = stored_config(self.config)
+        content["token_lengths"] = self.token_lengths._asdict()
         if not self.trained:
             del content["trained"]
+        if self.token_lengths.are_one:
+            del content["token_lengths"]
         write_atomically(directory / MANIFEST_FILE, json.dumps(content, indent=1).encode())
 
     @classmethod
@@ -89,7 +95,8 @@ class IndexManifest:
         stored = content.pop("config")
         config = IndexConfig(**{IndexConfig.RENAMED.get(key, key): stored[key] for key in stored})
         files = {name: (int(size), str(digest)) for name, (size, digest) in content.pop("files").items()}
-        return cls(config=config, files=files, **content)
+        lengths = TokenLengths(**content.pop("token_lengths", {}))
+        return cls(config=config, files=files, token_lengths=lengths, **content)
 
 
 def stored_config(config: IndexConfig) -> dict[str, Any]:

@@ -89,6 +89,7 @@ def join_indexes(
         num_documents=len(document_offsets) - 1,
         files=file_entries(folder),
         trained="",
+        token_lengths=corpus.token_lengths,
     ).write(folder)
 
 

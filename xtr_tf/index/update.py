@@ -78,9 +78,10 @@ def check_belongs(index: TokenIndex, vectors: TokenVectors, kept: np.ndarray) ->
         kept: `[documents]` bool, the documents of the index that the vectors begin with.
 
     Raises:
-        InputError: If they have another encoder or other documents.
+        InputError: If they have another encoder, other lengths or other documents.
     """
     check_encoder(index.encoder_fingerprint, vectors.encoder_fingerprint)
+    check_lengths(index, vectors)
     counts = np.diff(index.document_offsets)
     stay = int(np.count_nonzero(kept)) if len(kept) == len(counts) else -1
     if stay < 0 or not np.array_equal(np.diff(vectors.document_offsets)[:stay], counts[kept]):
@@ -104,6 +105,24 @@ def check_encoder(expected: str, actual: str) -> None:
         raise InputError(
             "An index takes only vectors of its own encoder; encode with that one or build a new index. "
             f"Received: encoder {actual[:12]} instead of {expected[:12]}."
+        )
+
+
+def check_lengths(index: TokenIndex, vectors: TokenVectors) -> None:
+    """Checks that token vectors have the lengths of those in an index.
+
+    Args:
+        index: The index.
+        vectors: The token vectors.
+
+    Raises:
+        InputError: If they differ.
+    """
+    lengths = index.manifest.token_lengths, vectors.token_lengths
+    if lengths[0] != lengths[1]:
+        raise InputError(
+            "The index was made from vectors with another length penalty or repetition bonus; index these "
+            f"again. Received: {tuple(lengths[0])} in the index, {tuple(lengths[1])} in {vectors.directory}."
         )
 
 
@@ -190,7 +209,8 @@ def drift(
         chosen = generator.choice(last - first, min(_SAMPLE, last - first), replace=False)
         sample = (take or vectors.take)(first + np.sort(chosen))
         residuals = sample - quantizer.centres[quantizer.assign(sample)]
-        return float(np.square(residuals).sum(axis=1).mean())
+        # Relative to the vectors, whose length may depend on that of their document.
+        return float((np.square(residuals).sum(axis=1) / np.square(sample).sum(axis=1)).mean())
 
     if (
         not vectors.has_vectors

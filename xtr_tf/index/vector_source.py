@@ -23,7 +23,8 @@ class VectorSource(Protocol):
             encoder.
         document_offsets: `[documents + 1]` int64; tokens of document `i` are `[i]` to `[i + 1]`.
 
-    A source may also have `pieces`, `[tokens]` integers: ids in the vocabulary, to be counted.
+    A source may also have `pieces`, `[tokens]` integers: ids in the vocabulary, to be counted; and
+    `token_lengths`, if its vectors have other lengths than 1.
     """
 
     num_tokens: int

@@ -19,6 +19,7 @@ from xtr_tf.index.frequencies import PieceFrequencies
 from xtr_tf.index.quantizer import TRAINED
 from xtr_tf.index.searchers.opening import searcher_from_index
 from xtr_tf.index.term_postings import TermPostings
+from xtr_tf.index.update import check_lengths
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.model.folder import Manifest, load_encoder, read_background, read_manifest
 from xtr_tf.model.tokenizer import Tokenizer
@@ -31,7 +32,6 @@ from xtr_tf.retriever.snippets import needed_part
 from xtr_tf.retriever.tables import DocumentTable, TokenTable
 from xtr_tf.vectors.folders import Folder
 from xtr_tf.vectors.store import TokenVectors
-from xtr_tf.vectors.token_lengths import TokenLengths
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +146,7 @@ def assemble(
         ),
         identity := _identity(manifest.fingerprint, index, records),
         _lexical_part(index, partition),
-        lengths := TokenLengths(*(corpus.manifest.settings.get(name, 0.0) for name in TokenLengths._fields)),
+        corpus.token_lengths,
     )
     card = ModelCard(
         encoder={"fingerprint": manifest.fingerprint, **dataclasses.asdict(manifest.encoder)},
@@ -155,7 +155,7 @@ def assemble(
             **_describe_corpus(records, part.num_tokens),
             "fields": dict(corpus.manifest.fields),
             "text": store_text,
-            **lengths._asdict(),
+            **corpus.token_lengths._asdict(),
             "field_bytes_per_document": round(table.field_bytes / len(records), 1),
         },
         index={
@@ -257,6 +257,7 @@ def check_origin(fingerprint: str, corpus: TokenVectors, index: TokenIndex) -> N
             "Token vectors and index must come from this encoder; encode and index again. "
             f"Received: encoder fingerprints {short}."
         )
+    check_lengths(index, corpus)
     if not np.array_equal(corpus.document_offsets, index.document_offsets):
         raise InputError(
             "The index was made from other token vectors; index these again. "

@@ -120,6 +120,7 @@ def _finished(folder: Path, vectors: TokenVectors, config: IndexConfig) -> Token
     same = (
         index.config == config
         and index.encoder_fingerprint == vectors.encoder_fingerprint
+        and index.manifest.token_lengths == vectors.token_lengths
         and np.array_equal(index.document_offsets, vectors.document_offsets)
     )
     return index if same else None

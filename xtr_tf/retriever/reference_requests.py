@@ -206,8 +206,11 @@ class _Recorder:
         hits = {"query": texts[:2], **_for_all(k_prime=_K_PRIME_OF_HITS, leaves=0)}
         self._record("search_tokens", hits, dict.fromkeys(("scores", "cutoffs"), self._of_hits))
         self._record_explanations(texts[:2])
-        scored = {"scores": 2 * self._of_encoder + slack.rounding_of_scores(self._retriever.dim)}
         documents = np.stack([texts, texts[::-1]])[: len(texts[:2])]
+        vectors = self._ask("encode_document", {"document": documents.ravel()})["encodings"]
+        longest = max(1.0, float(np.linalg.norm(vectors, axis=-1).max()))
+        rounding = 2 * self._of_encoder + slack.rounding_of_scores(self._retriever.dim)
+        scored = {"scores": longest * rounding}
         self._record("score", {"query": texts[:2], "documents": documents}, scored)
 
     def _record_sharp_searches(self) -> None:

@@ -30,7 +30,7 @@ from xtr_tf.scoring.ranking import RankedDocuments
 from xtr_tf.scoring.token_hits import TokenHits
 from xtr_tf.scoring.token_owners import TokenOwners
 from xtr_tf.scoring.xtr import flatten_queries, of_rows, score_documents
-from xtr_tf.vectors.token_lengths import TokenLengths
+from xtr_tf.vectors.token_lengths import UNIT_LENGTH, TokenLengths
 
 
 class EncodedTexts(NamedTuple):
@@ -76,7 +76,7 @@ class Retriever(tf.Module):
         piece_weights: Frequencies of pieces, for weights of query tokens; None for no weights.
         identity: Its origin, for callers that merge the results of several retrievers.
         lexical: BM25 of the documents, for hybrid search; None for no BM25.
-        token_lengths: The lengths of the indexed vectors; unit length if None.
+        token_lengths: The lengths of the indexed vectors.
 
     Raises:
         InputError: If the sizes of the parts do not match, or if the defaults need parts that are missing.
@@ -99,7 +99,7 @@ class Retriever(tf.Module):
         piece_weights: PieceWeights | None = None,
         identity: Identity | None = None,
         lexical: LexicalPart | None = None,
-        token_lengths: TokenLengths | None = None,
+        token_lengths: TokenLengths = UNIT_LENGTH,
     ) -> None:
         super().__init__(name="retriever")
         _check_sizes(encoder, searcher, document_of_token, documents, tokens)
@@ -121,7 +121,7 @@ class Retriever(tf.Module):
                 "`alpha` needs an index with BM25; build it with `lexical` set to words or ngrams. "
                 f"Received: {self.defaults.alpha} for an index without."
             )
-        self.token_lengths = token_lengths or TokenLengths()
+        self.token_lengths = token_lengths
         self.dim = searcher.dim
         self.owners = TokenOwners(document_of_token)
         self.keeps_vectors = searcher.vectors_of(tf.zeros([0], tf.int32)) is not None
@@ -184,7 +184,7 @@ class Retriever(tf.Module):
         return EncodedTexts(*self._encode(ids.to_tensor(self.tokenizer.pad_id)))
 
     def encode_documents(self, ids: tf.RaggedTensor) -> EncodedTexts:
-        """Encodes piece ids of documents into vectors as the index has them.
+        """Encodes piece ids of documents into vectors as an index has them, if they are not longer.
 
         Args:
             ids: `[batch, (tokens)]` int32.

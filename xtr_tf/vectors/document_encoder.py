@@ -32,7 +32,8 @@ class DocumentEncoder:
     Args:
         encoder: The encoder.
         tokenizer: Its tokenizer.
-        config: How to split, store and prune.
+        config: How to split, prune and store. `compute_dtype` is up to the caller, who has loaded the
+            encoder.
 
     Raises:
         InputError: If a piece to leave out is not in the vocabulary.
@@ -50,6 +51,7 @@ class DocumentEncoder:
         self._splitter = PassageSplitter(tokenizer, self.config.passage_length, self.config.overlap or 0)
         self._pruning = Pruning(self.config, tokenizer)
         self._lengths = TokenLengths(config.length_penalty, config.repetition_bonus)
+        self._end_id = tokenizer.eos_id
 
         @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
         def encode_with_norms(ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -132,7 +134,7 @@ class DocumentEncoder:
         """Returns the vectors of one document with the lengths that they are stored with."""
         if self._lengths.are_one:
             return vectors
-        lengths = self._lengths.of(pieces)[:, np.newaxis]
+        lengths = self._lengths.of(pieces, self._end_id)[:, np.newaxis]
         return (vectors.astype(np.float32) * lengths).astype(self._dtype)
 
 

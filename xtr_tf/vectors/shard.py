@@ -29,7 +29,7 @@ class ShardArrays:
 
     Attributes:
         documents: The documents, each with one or more passages.
-        vectors: `[tokens, dim]` floats of unit length.
+        vectors: `[tokens, dim]` floats, of unit length unless `token_lengths.py` says otherwise.
         pieces: `[tokens]` int32, ids in the vocabulary.
         spans: `[tokens, 2]` int32, the first character and the one after the last, in the document's
             `full_text`.

@@ -32,6 +32,7 @@ from xtr_tf.errors import InputError
 from xtr_tf.vectors.folders import Folder, folder_of
 from xtr_tf.vectors.manifest import MANIFEST_FILE, VectorsManifest
 from xtr_tf.vectors.shard import EncodedDocument, Shard, ShardArrays, shard_name, write_shard
+from xtr_tf.vectors.token_lengths import TokenLengths
 
 
 class TokenVectors:
@@ -61,6 +62,7 @@ class TokenVectors:
         self.dim = manifest.dim
         self.dtype = manifest.dtype
         self.encoder_fingerprint = manifest.encoder_fingerprint
+        self.token_lengths = TokenLengths.of_settings(manifest.settings)
         self._first_document = _starts([shard.entry.documents for shard in self.shards])
         self._first_token = _starts([shard.entry.tokens for shard in self.shards])
 

@@ -161,6 +161,11 @@ def settings_rows(content: Content) -> list[list[str]]:
         ["model", f"{content['model']['name']} ({content['model']['kind']})"],
         *([["compared with", content["baseline"]["name"]]] if content["baseline"] else []),
         *([system["label"], system["description"]] for system in content["systems"]),
+        *(
+            [["lengths of vectors", f"penalty {lengths[0]:g}, bonus {lengths[1]:g}"]]
+            if any(lengths := [settings.get(name, 0) for name in ("length_penalty", "repetition_bonus")])
+            else []
+        ),
         ["documents ranked", " or ".join(form.count(depth) for depth in depths) + " of each query"],
         ["intervals", "95%, percentile bootstrap over queries, 1,000 samples"],
         ["significance", "paired randomisation test over queries, 10,000 samples, Holm's adjustment"],
