@@ -59,13 +59,14 @@ class Stage:
         keep_order: bool = False,
         beam_args: str = "[]",
         keep_vectors: bool = True,
+        config: EncodingConfig | None = None,
     ) -> Any:
         self.count += 1
         records = map(document_example, documents)
         corpus = write_examples(self.folder / f"corpus-{self.count}", {"corpus": records})
         vectors = new_artifact(TokenVectorsArtifact, self.folder / f"vectors-{self.count}")
         parameters = {
-            "settings": settings_to_json(EncodingConfig()),
+            "settings": settings_to_json(config or EncodingConfig()),
             "shard_characters": 3_000,
             "keep_order": int(keep_order),
             "index_settings": "" if keep_vectors else INDEX_SETTINGS,
@@ -198,6 +199,14 @@ def test_an_index_is_rebuilt_if_its_corpus_doubled(stage: Stage) -> None:
     index = stage.index(stage.encode(stage.documents, keep_order=True), update=True)
     assert "times the tokens" in index.get_string_custom_property("full_build_reason")
     assert index.get_int_custom_property("refreshes") == 0
+
+
+def test_an_index_is_rebuilt_if_its_vectors_got_other_lengths(stage: Stage) -> None:
+    stage.index(stage.encode(stage.documents))
+    lengths = EncodingConfig(length_penalty=0.1)
+    index = stage.index(stage.encode(stage.documents, keep_order=True, config=lengths), update=True)
+    assert "other settings" in index.get_string_custom_property("full_build_reason")
+    assert TokenIndex.open(index.uri).manifest.token_lengths == (0.1, 0.0)
 
 
 def test_without_vectors_the_index_is_the_same(stage: Stage) -> None:
