@@ -167,11 +167,6 @@ class LoadedEncoder:
         self.vocabulary_size = tokenizer.vocabulary_size
         self._documents = DocumentEncoder(encoder, tokenizer, config or EncodingConfig())
 
-    @classmethod
-    def load(cls, directory: str | Path) -> LoadedEncoder:
-        """Loads the encoder of a directory."""
-        return cls(*load_encoder(directory))
-
     def encode_queries(self, texts: Sequence[str]) -> list[EncodedQuery]:
         """Encodes queries, and returns the tokens of each in order."""
         return self._queries.encode(texts)

@@ -34,7 +34,8 @@ _BOTH_SCORES = {"xtr_score": "xtr_scores", "lexical_score": "lexical_scores"}
 _MATCHES = ("query_pieces", "document_pieces", "token_scores", "retrieved", "starts", "limits", "weights")
 _NOT_PARAMETERS = ("model", "query", "queries", "fields", "explain", "languages")
 _DTYPES = {"integer": np.int32, "number": np.float32}
-# The lowest possible score of a document with text, because f_ColBERT is a mean of cosines.
+# As low as the score of a document with text can be, because f_ColBERT is a mean of cosines (with a length
+# penalty, nearly so).
 _WITHOUT_TEXT = -1.0
 
 
