@@ -190,6 +190,16 @@ def test_a_path_is_read_as_a_corpus(tiny_model: Any, repository: Any) -> None:
     assert "en-baikal" in index
 
 
+def test_documents_are_encoded_in_bfloat16_and_with_lengths(tiny_model: Any) -> None:
+    settings = {"compute_dtype": "mixed_bfloat16", "length_penalty": 0.2}
+    plain, index = (tiny_model.index(PASSAGES, progress=False, **own) for own in ({}, settings))
+    index.add([{"id": "aral", "text": "The Aral Sea was once 68 metres deep."}], progress=False)
+    for query, expected in (("Everest is 8,849 m high.", "everest"), ("Aral Sea", "aral")):
+        assert index.search(query)[0].id == expected
+    # Short documents have longer vectors.
+    assert index.search("Everest is high")[0].score > plain.search("Everest is high")[0].score
+
+
 def failing() -> Any:
     yield "A first text."
     raise OSError("the disk is gone")

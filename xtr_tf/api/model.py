@@ -85,6 +85,7 @@ class Model:
         max_tokens: int = EncodingConfig.max_tokens,
         length_penalty: float = EncodingConfig.length_penalty,
         repetition_bonus: float = EncodingConfig.repetition_bonus,
+        compute_dtype: Literal["", "float32", "mixed_bfloat16"] = EncodingConfig.compute_dtype,
         fields: Mapping[str, str] | None = None,
         num_leaves: int = IndexConfig.num_leaves,
         num_leaves_to_search: int = IndexConfig.num_leaves_to_search,
@@ -122,6 +123,7 @@ class Model:
             max_tokens: Keep only this many tokens of each document; 0 keeps all.
             length_penalty: How much less the tokens of long documents count; 0 for not at all.
             repetition_bonus: How much more pieces count that a document repeats; 0 for not at all.
+            compute_dtype: The dtype policy to encode documents with; empty for the model's own.
             fields: Names and types (`keyword`, `keywords`, `int`, `float`, `bool`) of additional document
                 fields, for filters and hits; none by default.
             num_leaves: k-means leaves of `scann` and `core`; 0 for 4 times the square root of the number of
@@ -163,6 +165,7 @@ class Model:
             max_tokens=max_tokens,
             length_penalty=length_penalty,
             repetition_bonus=repetition_bonus,
+            compute_dtype=compute_dtype,
             fields=fields or {},
         )
         config = IndexConfig(
@@ -374,7 +377,12 @@ class Model:
         """Returns the document encoder for a configuration; each is made once."""
         resolved = config.resolved(self.tokenizer.config.document_length)
         if resolved not in self._documents:
-            self._documents[resolved] = DocumentEncoder(self.encoder, self.tokenizer, resolved)
+            is_own = resolved.compute_dtype in ("", self.encoder.config.dtype)
+            self._documents[resolved] = (
+                DocumentEncoder(self.encoder, self.tokenizer, resolved)
+                if is_own
+                else DocumentEncoder.load(self.directory, resolved)
+            )
         return self._documents[resolved]
 
 
