@@ -244,6 +244,8 @@ class Model:
     def score(self, query: str, documents: Documents) -> np.ndarray:
         """Scores documents by exact f_ColBERT, to rerank the results of another system.
 
+        All vectors have unit length, whatever lengths an index has.
+
         Args:
             query: The query.
             documents: As for `index`.
