@@ -1,6 +1,6 @@
 """Exports a model of a corpus, for benchmarks that search one. Imports xtr_tf only when it is called.
 
-Also says how documents are encoded in all benchmarks of the shipped encoder.
+Also says how documents are encoded where the quality of the shipped encoder is measured.
 """
 
 from __future__ import annotations

@@ -62,10 +62,7 @@ class EncoderModel:
             The runs by system, and the analyses.
         """
         started = time.perf_counter()
-        encoding = EncodingConfig(
-            length_penalty=settings.length_penalty, repetition_bonus=settings.repetition_bonus
-        )
-        encoder = LoadedEncoder(self._encoder, self._tokenizer, encoding)
+        encoder = LoadedEncoder(self._encoder, self._tokenizer, settings.encoding)
         corpus = encoder.encode_documents(documents, dataset.name)
         queries = encoder.encode_queries([query.text for query in dataset.queries])
         if settings.token_weights == "idf":

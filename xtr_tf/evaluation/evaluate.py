@@ -77,12 +77,12 @@ def evaluate_model(
 
 def _check_lengths(model: Model, settings: EvaluationSettings) -> None:
     """Checks that lengths of vectors are only given for an encoder, which has no index yet."""
-    lengths = {name: getattr(settings, name) for name in TokenLengths._fields}
+    lengths = TokenLengths(settings.length_penalty, settings.repetition_bonus)
     require(
-        not any(lengths.values()) or model.kind == ENCODER_KIND,
+        lengths.are_one or model.kind == ENCODER_KIND,
         "An exported model has the lengths of its index; leave out `length_penalty` and `repetition_bonus`, "
         "or evaluate its encoder.",
-        lengths,
+        lengths._asdict(),
     )
 
 

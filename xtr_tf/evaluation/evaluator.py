@@ -81,11 +81,16 @@ class EvaluationSettings:
             f"`token_weights` must be one of {', '.join(TOKEN_WEIGHTS)}.",
             self.token_weights,
         )
-        EncodingConfig(length_penalty=self.length_penalty, repetition_bonus=self.repetition_bonus)
+        _ = self.encoding  # which checks its settings
         require(self.depth == 0 or self.depth >= 10, "`depth` must be at least 10, or 0.", self.depth)
         for name in ("max_queries", "analysis_queries", "exact_queries", "examples", "seed"):
             require(getattr(self, name) >= 0, f"`{name}` must not be negative.", getattr(self, name))
         require(0 < self.alpha <= 1, "`alpha` must be above 0 (XTR) and at most 1 (BM25).", self.alpha)
+
+    @property
+    def encoding(self) -> EncodingConfig:
+        """How an encoder under test encodes documents."""
+        return EncodingConfig(length_penalty=self.length_penalty, repetition_bonus=self.repetition_bonus)
 
     def depth_for(self, documents: int, by_answers: bool) -> int:
         """Returns how deep to search a corpus of this many documents.

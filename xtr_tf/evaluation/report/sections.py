@@ -11,6 +11,7 @@ import numpy as np
 from xtr_tf.evaluation.metrics import METRICS
 from xtr_tf.evaluation.report import formatting as form
 from xtr_tf.evaluation.summary import ALL_DATASETS
+from xtr_tf.vectors.token_lengths import TokenLengths
 
 Content = Mapping[str, Any]
 
@@ -157,13 +158,14 @@ def settings_rows(content: Content) -> list[list[str]]:
     versions = ", ".join(f"{name} {version}" for name, version in content["versions"].items())
     machine = content["machine"]
     depths = sorted({row["depth"] for row in content["datasets"]})
+    lengths = TokenLengths.of_settings(settings)
     return [
         ["model", f"{content['model']['name']} ({content['model']['kind']})"],
         *([["compared with", content["baseline"]["name"]]] if content["baseline"] else []),
         *([system["label"], system["description"]] for system in content["systems"]),
         *(
-            [["lengths of vectors", f"penalty {lengths[0]:g}, bonus {lengths[1]:g}"]]
-            if any(lengths := [settings.get(name, 0) for name in ("length_penalty", "repetition_bonus")])
+            [["lengths of vectors", "penalty {:g}, bonus {:g}".format(*lengths)]]
+            if not lengths.are_one
             else []
         ),
         ["documents ranked", " or ".join(form.count(depth) for depth in depths) + " of each query"],
