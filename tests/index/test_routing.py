@@ -58,7 +58,7 @@ def test_routed_leaves_are_as_good_as_exact_ones() -> None:
         float(faiss.knn(sample, np.ascontiguousarray(centres), 1)[0].sum())
         for centres in (
             train_leaves(sample, LEAVES, 10, seed=0)[0],
-            train_centres(sample, LEAVES, 10, seed=0),
+            train_centres(sample, LEAVES, 10, seed=0, spherical=True),
         )
     ]
     assert errors[0] < 1.01 * errors[1]
@@ -68,7 +68,22 @@ def test_tokens_without_clusters_are_searched_exactly() -> None:
     sample = np.random.default_rng(1).normal(size=(64 * LEAVES, 64)).astype(np.float32)
     centres, router = train_leaves(sample, LEAVES, 3, seed=0)
     assert router is None
-    np.testing.assert_array_equal(centres, train_centres(sample, LEAVES, 3, seed=0))
+    np.testing.assert_array_equal(centres, train_centres(sample, LEAVES, 3, seed=0, spherical=True))
+
+
+def test_the_leaves_of_rare_words_are_not_searched_too_late() -> None:
+    generator = np.random.default_rng(4)
+    rare = generator.normal(size=(2_000, DIM)).astype(np.float32)
+    rare /= np.linalg.norm(rare, axis=1, keepdims=True)
+    sample = np.concatenate([clustered(64 * LEAVES, 1), rare])
+
+    def found(centres: np.ndarray) -> float:
+        """The share of rare words whose leaves are among the first five, ranked by inner product."""
+        nearest = np.argpartition(-(rare @ centres.T), 5, axis=1)[:, :5]
+        return float((nearest == nearest_centres(rare, centres)[:, np.newaxis]).any(axis=1).mean())
+
+    assert found(train_leaves(sample, LEAVES, 10, seed=0)[0]) == 1
+    assert found(train_centres(sample, LEAVES, 10, seed=0)) < 0.9
 
 
 def test_a_token_gets_the_nearest_leaf_of_its_cell() -> None:

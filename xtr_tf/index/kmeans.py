@@ -27,7 +27,12 @@ Assignment = Callable[[np.ndarray, int, list[tuple[int, int]]], np.ndarray]
 
 
 def train_centres(
-    sample: np.ndarray, num_leaves: int, iterations: int, seed: int, assign: Assignment | None = None
+    sample: np.ndarray,
+    num_leaves: int,
+    iterations: int,
+    seed: int,
+    assign: Assignment | None = None,
+    spherical: bool = False,
 ) -> np.ndarray:
     """Finds the centres of a sample.
 
@@ -37,6 +42,7 @@ def train_centres(
         iterations: How many times vectors are assigned and centres are moved.
         seed: Seed for the choice of initial vectors and for splits.
         assign: How vectors are assigned; to their nearest centres if None.
+        spherical: Whether all centres get the same norm, so that only their directions count.
 
     Returns:
         `[leaves, dim]` float32.
@@ -52,6 +58,8 @@ def train_centres(
         nearest = assign(centres, step, splits) if assign else nearest_centres(seen, centres)
         counts = np.bincount(nearest, minlength=num_leaves)
         centres = _sums(seen, nearest, num_leaves) / np.maximum(counts, 1)[:, np.newaxis].astype(np.float32)
+        if spherical:
+            centres = _with_equal_norms(centres, counts)
         splits = _fill_empty_leaves(centres, counts, generator)
     return centres
 
@@ -89,6 +97,13 @@ def _sums(vectors: np.ndarray, leaf_of_vector: np.ndarray, num_leaves: int) -> n
         present, firsts = np.unique(leaves[order], return_index=True)
         sums[present] += np.add.reduceat(vectors[start : start + rows][order], firsts, axis=0)
     return sums
+
+
+def _with_equal_norms(centres: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Scales centres to their mean norm over all vectors, which moves them as little as possible."""
+    norms = np.linalg.norm(centres, axis=1)
+    mean = np.average(norms, weights=counts)
+    return centres * (mean / np.maximum(norms, np.finfo(np.float32).tiny)).astype(np.float32)[:, np.newaxis]
 
 
 def _fill_empty_leaves(

@@ -169,6 +169,10 @@ def train_leaves(
 ) -> tuple[np.ndarray, LeafRouter | None]:
     """Finds the centres of a sample, and a router to them.
 
+    All centres have the same norm. A search ranks leaves by inner product, and the centre of a leaf whose
+    tokens differ, such as rare words, is short: its leaf would be searched too late, although one of its
+    tokens may be the best match.
+
     The first iteration is exact. The others use routers if there is one that keeps its promise.
 
     Args:
@@ -181,10 +185,10 @@ def train_leaves(
         `[leaves, dim]` float32, and the router; None if the exact search is about as fast.
     """
     if num_leaves < FEWEST_LEAVES:
-        return train_centres(sample, num_leaves, iterations, seed), None
+        return train_centres(sample, num_leaves, iterations, seed, spherical=True), None
     cells = SampleCells(sample, num_leaves, seed)
     routed = _RoutedAssignment(cells, sample)
-    centres = train_centres(sample, num_leaves, iterations, seed, routed)
+    centres = train_centres(sample, num_leaves, iterations, seed, routed, spherical=True)
     return centres, cells.router(routed.of_all(centres), centres)
 
 
