@@ -2,8 +2,8 @@
 
 Prints a table, draws `latency_overlap.svg`, measures the parts of one query (`breakdown.py`), and ends with
 one RESULT line. Competitors run in their own environments under `.bench/`; real vectors come from the
-measurement data. With `--against COMMIT`, the code of an earlier commit is one of the engines and exports the
-same indexes.
+measurement data. Our own indexes are built in every run. With `--against COMMIT`, the code of an earlier
+commit is one of the engines and builds its own.
 """
 
 from __future__ import annotations
@@ -70,23 +70,19 @@ def prepare_vectors(tokens: int) -> Path:
 
 
 def build_engine(name: str, python: Path, vectors: Path, tokens: int) -> None:
-    """Builds an engine's index unless it exists."""
+    """Builds the index of another engine unless it exists."""
     index = _index(name, vectors, tokens)
     if not (index / "complete").is_file():
         _call([str(python), str(HERE / f"engine_{name}.py"), "build", *_common(name, vectors, tokens)], 2)
         (index / "complete").touch()
 
 
-def export_again(vectors: Path, tokens: int, commit: str | None) -> Path | None:
-    """Exports our indexes with the current code, and with that of a commit, whose folder is returned."""
-    own = _index("xtr_tf", vectors, tokens)
-    export = [sys.executable, str(HERE / "engine_xtr_tf.py"), "export"]
-    _call([*export, str(own), str(own)], 2)
-    shutil.rmtree(own / "scann" / "prefixes", ignore_errors=True)
-    if commit is None:
-        return None
-    tree = checked_out(commit, WORK / "search")
-    _call([*export, str(_index(f"before-{commit}", vectors, tokens)), str(own)], 2, tree)
+def build_ours(vectors: Path, tokens: int, commit: str | None = None) -> Path | None:
+    """Builds our indexes again, with the current code or with that of a commit, whose folder is returned."""
+    tree = checked_out(commit, WORK / "search") if commit else None
+    name = f"before-{commit}" if commit else "xtr_tf"
+    shutil.rmtree(_index(name, vectors, tokens), ignore_errors=True)
+    _call([sys.executable, str(HERE / "engine_xtr_tf.py"), "build", *_common(name, vectors, tokens)], 2, tree)
     return tree
 
 
@@ -152,7 +148,7 @@ def judge(record: dict[str, Any], tokens: TokenSet, exact: dict[str, np.ndarray]
 
 def summarise(records: list[dict[str, Any]], tokens: int, limit_ratio: float) -> str:
     """The RESULT line: ratios of p50 at equal or better overlap, each the worst over the other's curve."""
-    scann = ("xtr-tf scann", "xtr-tf scann-int8")
+    scann, core = ("xtr-tf scann", "xtr-tf scann-int8"), ("xtr-tf core", "xtr-tf core-int4")
 
     def points(*engines: str, k_prime: int = 1_000, threads: int = 1) -> list[Point]:
         comparable = [record for record in records if record["judged_by"] == k_prime]
@@ -168,8 +164,7 @@ def summarise(records: list[dict[str, Any]], tokens: int, limit_ratio: float) ->
 
     reached = points("xtr-tf scann")
     best = max((point.overlap for point in reached), default=0.0)
-    of_core = points("xtr-tf core", "xtr-tf core-int4")
-    core, own = (milliseconds_at(curve, min(0.9, best)) for curve in (of_core, reached))
+    by_core, by_scann = (milliseconds_at(curve, min(0.9, best)) for curve in (points(*core), reached))
     plain = [
         record
         for record in records
@@ -180,9 +175,11 @@ def summarise(records: list[dict[str, Any]], tokens: int, limit_ratio: float) ->
         "faiss_ratio_2t": faiss_ratio(2),
         "warp_ratio": colbert_ratio("xtr-warp-rs"),
         "plaid_ratio": colbert_ratio("fast-plaid"),
-        "notebook_ratio": worst_ratio(points(*scann, k_prime=40_000), points("notebook", k_prime=40_000)),
+        "notebook_ratio": worst_ratio(
+            points(*scann, *core, k_prime=40_000), points("notebook", k_prime=40_000)
+        ),
         "scoring_share": float(np.median([record["scoring_share"] for record in plain])),
-        "core_ratio": core / own if core and own else float("nan"),
+        "core_ratio": by_core / by_scann if by_core and by_scann else float("nan"),
         "overlap": best,
         "bytes_per_token": plain[0]["disk_bytes"] / tokens,
         "speedup": worst_ratio(reached, points("before scann")),
@@ -236,8 +233,11 @@ def main() -> None:
     print("; ".join(", ".join(PACKAGES[home]) for name in engines if (home := ENGINES[name])))
     for name, python in engines.items():
         print(f"building {name}", flush=True)
-        build_engine(name, python, vectors, arguments.tokens)
-    before = export_again(vectors, arguments.tokens, arguments.against) if "xtr_tf" in engines else None
+        if name == "xtr_tf":
+            build_ours(vectors, arguments.tokens)
+        else:
+            build_engine(name, python, vectors, arguments.tokens)
+    before = build_ours(vectors, arguments.tokens, arguments.against) if arguments.against else None
     measured: list[dict[str, Any]] = []
     # In turns, so that a slow minute of the machine does not affect only one engine.
     for number, threads in itertools.product(range(arguments.rounds), arguments.threads):

@@ -18,7 +18,7 @@ _BLOCK = 8_192
 _HELD = 1 << 24
 # The cut-off is found on a sample of the scored tokens, in which its rank is at least this.
 _MIN_RANK_IN_SAMPLE = 128
-_MAX_STRIDE = 16
+_MAX_STRIDE = 64
 
 
 def search_directly(
