@@ -35,15 +35,10 @@ def draw(points: Sequence[Point], path: Path) -> None:
         for point in own:
             if re.fullmatch(r"(scann|core), k' [\d,]+", point.system):
                 continue
-            style = next(
-                (
-                    style
-                    for words, style in _OTHERS.items()
-                    if words in point.system and "XTR" not in point.system
-                ),
-                {"color": "#333333", "marker": "x"},
-            )
-            axis.plot(*_places([point]), linestyle="none", markersize=6, **style)
+            styles = (style for words, style in _OTHERS.items() if words in point.system)
+            kind = point.system.partition(",")[0]
+            style = {**_CURVES[kind], "marker": "x"} if kind in _CURVES else next(styles)
+            axis.plot(*_places([point]), **{**style, "linestyle": "none", "markersize": 6})
             axis.annotate(point.system, _place(point), textcoords="offset points", xytext=(6, -3), fontsize=7)
         axis.set(xscale="log", xlabel="milliseconds per query", ylabel=METRIC, title=name)
         axis.spines[["top", "right"]].set_visible(False)

@@ -4,11 +4,11 @@
     make bench-quality ARGS="ENCODER --queries 100"      # another encoder, at most 100 queries of each set
 
 Every system searches scifact and squad_dev on one thread, in a process of its own, from the query's text to
-ten document ids: exported models of xtr-tf (`scann` and `core`, k' 100 to 10,000, and ranked again by exact
-f_ColBERT), XTR with BM25 in one model, BM25 by bm25s, and one vector per text by all-MiniLM-L6-v2 with FAISS,
-with `--nomic` by nomic-embed-text-v1.5, too (its vectors take an hour and a half, once). Both were trained on
-SQuAD's and similar questions and on titles and abstracts of scientific papers. Writes the table and the
-picture next to this file, and ends with one line,
+ten document ids: exported models of xtr-tf (`scann` and `core`, k' 100 to 10,000, fewer and more leaves, and
+ranked again by exact f_ColBERT), XTR with BM25 in one model, BM25 by bm25s, and one vector per text by
+all-MiniLM-L6-v2 with FAISS, with `--nomic` by nomic-embed-text-v1.5, too (its vectors take an hour and a half,
+once). Both were trained on SQuAD's and similar questions and on titles and abstracts of scientific papers.
+Writes the table and the picture next to this file, and ends with one line,
 
     RESULT bench-quality above_bm25=… above_minilm=… ms_ratio_bm25=… ms_ratio_minilm=…
 
@@ -46,6 +46,8 @@ HERE = Path(__file__).resolve().parent
 SETS, OUT = Path(".bench/study/data"), Path(".bench/quality")
 NAMES = {"scifact_en": "scifact", "squad_dev_en": "squad_dev"}
 KINDS, K_PRIMES, RESCORED = ("scann", "core"), (100, 300, 1_000, 3_000, 10_000), 100
+#: Numbers of leaves below and above each kind's default, at k' 1,000.
+LEAVES = {"scann": (10, 200), "core": (4, 64)}
 ALPHA = 0.5  # equal shares; nothing is tuned here
 NOMIC_PARTS, NOMIC_FILE = 12, "gpt4all/resources/nomic-embed-text-v1.5.f16.gguf"
 
@@ -128,6 +130,8 @@ def requests(kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Names of requests and their parameters."""
     for k_prime in K_PRIMES:
         yield f"{kind}, k' {k_prime:,}", {"k_prime": [k_prime]}
+    for leaves in LEAVES[kind]:
+        yield f"{kind}, k' 1,000, {leaves} leaves", {"k_prime": [1_000], "leaves": [leaves]}
     yield f"{kind}, k' 1,000, rescored", {"k_prime": [1_000], "rescore": [RESCORED]}
     yield f"{kind}, k' 1,000, with BM25", {"k_prime": [1_000], "alpha": [ALPHA]}
 

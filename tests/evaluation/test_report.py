@@ -16,7 +16,7 @@ from xtr_tf.evaluation.report import formatting
 from xtr_tf.evaluation.report.html import render_html
 from xtr_tf.evaluation.report.markdown import render_markdown
 from xtr_tf.evaluation.report.plots import draw_plots
-from xtr_tf.evaluation.report.sections import headline
+from xtr_tf.evaluation.report.sections import headline, settings_rows
 
 LANGUAGES = ("ar", "de", "el", "en", "es", "hi", "ru", "th", "tr", "vi", "zh")
 SYSTEMS = {"xtr": 0.6, "colbert": 0.58, "baseline": 0.55, "bm25": 0.5, "bm25_words": 0.5, "bm25_ngrams": 0.52}
@@ -242,6 +242,13 @@ def test_markdown_has_the_same_tables(content: dict[str, Any]) -> None:
     for line, above in zip(rows[1:], rows, strict=False):
         if line.startswith("| ---"):
             assert line.count(" | ") == above.count(" | ")
+
+
+def test_lengths_of_vectors_are_shown_if_there_are_any(content: dict[str, Any]) -> None:
+    assert "lengths of vectors" not in dict(settings_rows(content))
+    settings = {**content["settings"], "length_penalty": 0.06, "repetition_bonus": 0.1}
+    rows = dict(settings_rows({**content, "settings": settings}))
+    assert rows["lengths of vectors"] == "penalty 0.06, bonus 0.1"
 
 
 def test_numbers_are_written_for_people() -> None:
