@@ -18,7 +18,7 @@ SHARDS = rf"from shards \| \d+ s \| {NUMBER} GB"
 # A document, a pattern for a figure in it, and a pattern for the same figure in the stored output.
 QUOTED = [
     ("README.md", rf"{NUMBER} times FAISS", rf"faiss_ratio_1t={NUMBER}"),
-    ("README.md", rf"{NUMBER} to 6 times xtr-warp-rs", rf"warp_ratio={NUMBER}"),
+    ("README.md", rf"{NUMBER} to 7 times xtr-warp-rs", rf"warp_ratio={NUMBER}"),
     ("README.md", rf"{NUMBER} times fast-plaid and more", rf"plaid_ratio={NUMBER}"),
     ("README.md", rf"{NUMBER} times Google's notebook", rf"notebook_ratio={NUMBER}"),
     ("README.md", rf"{NUMBER} bytes per token", rf"overlap=[\d.]+ bytes_per_token={NUMBER}"),
