@@ -6,9 +6,9 @@
 Every system searches scifact and squad_dev on one thread, in a process of its own, from the query's text to
 ten document ids: exported models of xtr-tf (`scann` and `core`, k' 100 to 10,000, fewer and more leaves, and
 ranked again by exact f_ColBERT), XTR with BM25 in one model, BM25 by bm25s, and one vector per text by
-all-MiniLM-L6-v2 with FAISS, with `--nomic` by nomic-embed-text-v1.5, too (its vectors take an hour and a half,
-once). Both were trained on SQuAD's and similar questions and on titles and abstracts of scientific papers.
-Writes the table and the picture next to this file, and ends with one line,
+all-MiniLM-L6-v2 with FAISS, with `--nomic` by nomic-embed-text-v1.5, too (its vectors take an hour and a
+half, once). Both were trained on SQuAD's and similar questions and on titles and abstracts of scientific
+papers. Writes the table and the picture next to this file, and ends with one line,
 
     RESULT bench-quality above_bm25=… above_minilm=… ms_ratio_bm25=… ms_ratio_minilm=…
 
