@@ -12,37 +12,42 @@ mpl.use("svg")
 import matplotlib.pyplot as plt
 from points import METRIC, Point
 
-_CURVES = {"scann": {"color": "#d1495b"}, "core": {"color": "#edae49", "linestyle": "--"}}
-_OTHERS = {"BM25": {"color": "#2e86ab", "marker": "s"}, "one vector": {"color": "#66a182", "marker": "^"}}
+_COLORS = {"scann": "#d1495b", "core": "#edae49"}
+#: Settings of one kind beside its curve over k', by the end of their names.
+_VARIANTS = {
+    "leaves": ("v", "fewer or more leaves"),
+    "rescored": ("+", "rescored"),
+    "with BM25": ("*", "with BM25"),
+}
+_OTHERS = {"BM25": ("#2e86ab", "s"), "one vector": ("#66a182", "^")}
 
 
 def draw(points: Sequence[Point], path: Path) -> None:
-    """Draws one panel per set: a curve over k' for each kind of index, a mark for every other system.
+    """Draws one panel per set: a curve over k' and marks for each kind of index, and other systems.
 
     Args:
         points: All points.
         path: The SVG file.
     """
     sets = list(dict.fromkeys(point.dataset for point in points))
-    figure, row = plt.subplots(1, len(sets), figsize=(6.5 * len(sets), 4.5), squeeze=False)
+    figure, row = plt.subplots(1, len(sets), figsize=(5.5 * len(sets), 4.5), squeeze=False)
     for axis, name in zip(row[0], sets, strict=True):
         own = [point for point in points if point.dataset == name]
-        for kind, style in _CURVES.items():
-            curve = [point for point in own if re.fullmatch(rf"{kind}, k' [\d,]+", point.system)]
-            axis.plot(
-                *_places(curve), marker="o", markersize=4, label=f"xtr-tf {kind}, k' 100 to 10,000", **style
-            )
+        for kind, color in _COLORS.items():
+            of_kind = [point for point in own if point.system.startswith(f"{kind},")]
+            curve = [point for point in of_kind if re.fullmatch(rf"{kind}, k' [\d,]+", point.system)]
+            axis.plot(*_places(curve), "o-", color=color, markersize=4, label=f"{kind}, k' 100 to 10,000")
+            for ending, (marker, label) in _VARIANTS.items():
+                some = [point for point in of_kind if point.system.endswith(ending)]
+                axis.plot(*_places(some), marker, color=color, markersize=8, label=f"{kind}, {label}")
         for point in own:
-            if re.fullmatch(r"(scann|core), k' [\d,]+", point.system):
-                continue
-            styles = (style for words, style in _OTHERS.items() if words in point.system)
-            kind = point.system.partition(",")[0]
-            style = {**_CURVES[kind], "marker": "x"} if kind in _CURVES else next(styles)
-            axis.plot(*_places([point]), **{**style, "linestyle": "none", "markersize": 6})
-            axis.annotate(point.system, _place(point), textcoords="offset points", xytext=(6, -3), fontsize=7)
+            if point.system.partition(",")[0] not in _COLORS:
+                color, marker = next(style for words, style in _OTHERS.items() if words in point.system)
+                axis.plot(*_places([point]), marker, color=color, markersize=6)
+                axis.annotate(point.system, _place(point), (6, -3), textcoords="offset points", fontsize=8)
         axis.set(xscale="log", xlabel="milliseconds per query", ylabel=METRIC, title=name)
         axis.spines[["top", "right"]].set_visible(False)
-    row[0][0].legend(frameon=False, fontsize="small", loc="lower right")
+    row[0][0].legend(frameon=False, fontsize="small", loc="lower left", title="xtr-tf", alignment="left")
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
