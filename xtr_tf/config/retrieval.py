@@ -75,7 +75,7 @@ class EncodingConfig:
     max_tokens: int = 0
     length_penalty: float = 0.0
     repetition_bonus: float = 0.0
-    compute_dtype: Dtype | Literal[""] = ""
+    compute_dtype: Literal["", "float32", "mixed_bfloat16"] = ""
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
