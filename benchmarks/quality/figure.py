@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 from points import METRIC, Point
 
 _COLORS = {"scann": "#d1495b", "core": "#edae49"}
-#: Settings of one kind beside its curve over k', by the end of their names.
+#: Settings of a kind that are not on its curve over k', by the end of their names.
 _VARIANTS = {
     "leaves": ("v", "fewer or more leaves"),
     "rescored": ("+", "rescored"),

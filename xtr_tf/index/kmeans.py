@@ -102,8 +102,10 @@ def _sums(vectors: np.ndarray, leaf_of_vector: np.ndarray, num_leaves: int) -> n
 def _with_equal_norms(centres: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Scales centres to their mean norm over all vectors, which moves them as little as possible."""
     norms = np.linalg.norm(centres, axis=1)
-    mean = np.average(norms, weights=counts)
-    return centres * (mean / np.maximum(norms, np.finfo(np.float32).tiny)).astype(np.float32)[:, np.newaxis]
+    mean = float(np.average(norms, weights=counts))
+    # An empty leaf has no centre yet.
+    scales = np.divide(mean, norms, out=np.ones_like(norms), where=norms > 0)
+    return centres * scales[:, np.newaxis]
 
 
 def _fill_empty_leaves(
