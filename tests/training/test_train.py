@@ -114,7 +114,7 @@ def test_a_teachers_vectors_are_enough_to_train_on(tiny_run, tmp_path, atlas_sto
     assert_identical(train(config), tmp_path / "stopped" / "encoder")
 
     def distance(encoder: Encoder, tokenizer: Tokenizer) -> float:
-        stream = TaughtStream([str(atlas_store)], 1.0, seed=0, dim=16)
+        stream = TaughtStream([str(atlas_store)], 1.0, seed=0, dim=16, batch_size=32)
         (batch,) = taught_dataset(stream, tokenizer, 32, range(1))
         return float(vector_distances(encoder(batch.ids), batch.targets))
 

@@ -206,7 +206,7 @@ def _open_data(config: RunConfig, tokenizer: Tokenizer, dim: int) -> _Data:
     data, seed = config.data, config.training.seed
     if not data.teacher_vectors:
         return _Data(_open_examples(config, tokenizer), None)
-    taught = TaughtStream(data.teacher_vectors, data.language_temperature, seed, dim)
+    taught = TaughtStream(data.teacher_vectors, data.language_temperature, seed, dim, data.teacher_texts)
     return _Data(_open_examples(config, tokenizer) if data.train else None, taught)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -67,16 +68,15 @@ TEXTS = [("The Nile flows North", "en"), ("Der Nil", "de"), ("Ärmel \U0001f3d4 
 
 
 def test_texts_come_with_the_targets_of_their_own_tokens(tmp_path, tiny_corpus):
-    """With lower-casing and multi-byte characters; an epoch has every text once."""
+    """With lower-casing and multi-byte characters."""
     store = TeacherVectors(write_store(tmp_path / "store", TEXTS))
     assert list(store.languages) == ["en", "de", "de", "en"]
-    stream = TaughtStream([str(tmp_path / "store")], 1.0, seed=3, dim=DIM)
+    stream = TaughtStream([str(tmp_path / "store")], 1.0, seed=3, dim=DIM, batch_size=4)
     tokenizer = tiny_corpus.tokenizer
     (batch,) = taught_dataset(stream, tokenizer, 4, range(1))
     assert isinstance(batch, TaughtTexts)
     assert batch.ids.shape == [4, tokenizer.config.document_length]
     texts = stream.texts(0, 4)
-    assert sorted(texts) == sorted(text for text, _ in TEXTS)
     spans = tokenizer.with_offsets(texts, tokenizer.config.document_length)
     np.testing.assert_array_equal(batch.ids, spans.ids.to_tensor(shape=batch.ids.shape))
     for row, text in enumerate(texts):
@@ -93,9 +93,24 @@ def test_texts_come_with_the_targets_of_their_own_tokens(tmp_path, tiny_corpus):
         assert not batch.targets[row, len(starts) - 1 :].numpy().any()
 
 
+def test_texts_of_a_batch_have_similar_lengths(tmp_path):
+    """All texts come equally often, and not from short to long."""
+    texts = [(" ".join("a" * size), "en") for size in range(1, 17)]
+    store = write_store(tmp_path / "store", texts)
+    stream = TaughtStream([str(store)], 1.0, seed=3, dim=DIM, batch_size=8)
+    batches = [stream.texts(position, 8) for position in range(0, 64 * 8, 8)]
+    counts = Counter(text for batch in batches for text in batch)
+    assert counts == {text: 32 for text, _ in texts}
+    lengths = [[len(text.split()) for text in batch] for batch in batches]
+    assert all(max(batch) - min(batch) <= 1 for batch in lengths)
+    first = [min(batch) for batch in lengths]
+    assert first != sorted(first)
+    assert stream.texts(13, 3) == batches[1][5:]
+
+
 def test_hosts_split_the_texts_of_one_device(tmp_path, tiny_corpus):
     folders = [write_store(tmp_path / "a", TEXTS), write_store(tmp_path / "b", [("third", "fr")] * 2)]
-    stream = TaughtStream(list(map(str, folders)), 2.0, seed=0, dim=DIM)
+    stream = TaughtStream(list(map(str, folders)), 2.0, seed=0, dim=DIM, batch_size=4)
     whole = list(taught_dataset(stream, tiny_corpus.tokenizer, 4, range(2, 4)))
     parts = [
         list(taught_dataset(stream, tiny_corpus.tokenizer, 2, range(2, 4), range(host, host + 1), 2))
@@ -113,7 +128,7 @@ def test_hosts_split_the_texts_of_one_device(tmp_path, tiny_corpus):
 def test_a_store_that_cannot_be_used_is_refused(tmp_path):
     folder = write_store(tmp_path / "store", TEXTS)
     with pytest.raises(InputError, match=r"as wide as the encoder's, 8; project them\. Received: 6 in"):
-        TaughtStream([str(folder)], 1.0, seed=0, dim=8)
+        TaughtStream([str(folder)], 1.0, seed=0, dim=8, batch_size=4)
     np.save(folder / "spans.npy", np.zeros([3, 2], np.int32))
     with pytest.raises(InputError, match=r"must fit together.* spans \[3, 2\]"):
         TeacherVectors(folder)

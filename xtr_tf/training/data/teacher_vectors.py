@@ -14,6 +14,7 @@ differ from the one that the teacher read: a translation can have the vectors of
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +27,8 @@ from xtr_tf.errors import InputError
 from xtr_tf.training.data.sampling import Sampler
 
 _TEXTS, _OFFSETS, _SPANS, _VECTORS = "texts.jsonl", "offsets.npy", "spans.npy", "vectors.npy"
+# Batches whose texts are sorted together.
+_WINDOW = 32
 
 
 class TeacherTokens(NamedTuple):
@@ -93,6 +96,11 @@ class TeacherVectors:
     def __len__(self) -> int:
         return len(self._offsets) - 1
 
+    @property
+    def token_counts(self) -> np.ndarray:
+        """`[texts]` int64, how many tokens the teacher has of each text."""
+        return np.diff(self._offsets)
+
     def text(self, index: int) -> str:
         """Returns the text at `index`, from 0."""
         return self._field(index, ("text",))
@@ -133,11 +141,15 @@ class TeacherVectors:
 class TaughtStream:
     """The texts of some stores as one endless, reproducible stream, mixed by language like examples.
 
+    The texts of a batch have similar lengths, so that little of it is padding: the texts of 32 batches are
+    sorted by their number of tokens, and the batches they make come in a random order.
+
     Args:
         directories: Folders of the stores.
         language_temperature: As in `DataConfig`.
         seed: Seed of the shuffling.
         dim: Width of the encoder's vectors. The vectors of the stores must have the same width.
+        batch_size: Texts of a batch, over all devices.
 
     Raises:
         InputError: A store cannot be used, has vectors of another width, or there are no texts.
@@ -150,7 +162,7 @@ class TaughtStream:
         >>> np.save(folder / "offsets.npy", [0, 2])
         >>> np.save(folder / "spans.npy", np.int32([[0, 4], [5, 9]]))
         >>> np.save(folder / "vectors.npy", np.float32([[3, 4], [1, 0]]))
-        >>> stream = TaughtStream([temporary.name], language_temperature=1.0, seed=0, dim=2)
+        >>> stream = TaughtStream([temporary.name], language_temperature=1.0, seed=0, dim=2, batch_size=4)
         >>> stream.texts(position=7, size=1)
         ['deep lake']
         >>> print(stream.targets(7, starts=np.array([[0, 5]]), limits=np.array([[4, 9]])))
@@ -158,7 +170,9 @@ class TaughtStream:
           [1.  0. ]]]
     """
 
-    def __init__(self, directories: Sequence[str], language_temperature: float, seed: int, dim: int) -> None:
+    def __init__(
+        self, directories: Sequence[str], language_temperature: float, seed: int, dim: int, batch_size: int
+    ) -> None:
         self._stores = [TeacherVectors(directory) for directory in directories]
         for store, directory in zip(self._stores, directories, strict=True):
             if store.dim != dim:
@@ -171,6 +185,9 @@ class TaughtStream:
             raise InputError(f"The stores of `data.teacher_vectors` have no texts. Received: {directories}.")
         languages = np.concatenate([store.languages for store in self._stores])
         self._sampler = Sampler(languages, language_temperature, seed)
+        self._counts = np.concatenate([store.token_counts for store in self._stores])
+        self._seed, self._batch_size = seed, batch_size
+        self._window = functools.lru_cache(maxsize=2)(self._ordered_window)
         self.dim = dim
 
     def texts(self, position: int, size: int) -> list[str]:
@@ -205,11 +222,20 @@ class TaughtStream:
 
     def _visited(self, position: int, size: int) -> list[tuple[TeacherVectors, int]]:
         visited = []
-        for index in self._sampler(np.arange(position, position + size))[0].tolist():
+        for place in range(position, position + size):
+            window, within = divmod(place, _WINDOW * self._batch_size)
+            index = int(self._window(window)[within])
             number = int(np.searchsorted(self._ends, index, side="right"))
             store = self._stores[number]
             visited.append((store, index - int(self._ends[number]) + len(store)))
         return visited
+
+    def _ordered_window(self, number: int) -> np.ndarray:
+        """Returns the texts of a window, batch by batch."""
+        size = _WINDOW * self._batch_size
+        texts = self._sampler(np.arange(number * size, (number + 1) * size))[0]
+        batches = texts[np.argsort(self._counts[texts], kind="stable")].reshape(_WINDOW, self._batch_size)
+        return np.random.default_rng([self._seed, 2, number]).permutation(batches).ravel()
 
 
 def align(teacher: TeacherTokens, starts: np.ndarray, limits: np.ndarray) -> np.ndarray:
