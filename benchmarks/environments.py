@@ -34,7 +34,7 @@ def environment(folder: Path, name: str) -> Path | None:
     python = home / "bin" / "python"
     if (home / "ready").is_file():
         return python
-    print(f"installing {', '.join(PACKAGES[name])} …", flush=True)
+    print(f"installing {', '.join(PACKAGES[name])} …", file=sys.stderr, flush=True)
     shutil.rmtree(home, ignore_errors=True)
     commands = (
         ["python3", "-m", "venv", str(home)],
@@ -48,3 +48,9 @@ def environment(folder: Path, name: str) -> Path | None:
             return None
     (home / "ready").touch()
     return python
+
+
+if __name__ == "__main__":
+    # For shell scripts: makes the environment of this name under `.bench/` and prints its Python.
+    made = environment(Path(".bench"), sys.argv[1])
+    print(made or sys.exit(1))

