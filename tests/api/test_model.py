@@ -15,7 +15,7 @@ from xtr_tf.errors import InputError
 
 def test_the_shipped_model_has_a_name(model: Any) -> None:
     assert model.name == "mxtr_tiny"
-    assert repr(model).startswith("<xtr_tf model 'mxtr_tiny': 3 layers")
+    assert repr(model).startswith("<xtr_tf model 'mxtr_tiny': 4 layers")
 
 
 def test_vectors_are_ragged_and_of_unit_length(model: Any) -> None:

@@ -52,7 +52,7 @@ def load(
 
     Example:
         >>> xtr_tf.load()
-        <xtr_tf model 'mxtr_tiny': 3 layers, 256 wide, 79,135 pieces, vectors of 128>
+        <xtr_tf model 'mxtr_tiny': 4 layers, 256 wide, 79,135 pieces, vectors of 128>
     """
     directory, name = find_encoder(model, revision, projection_seed, progress)
     from xtr_tf.api.model import Model
