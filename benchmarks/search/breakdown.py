@@ -7,6 +7,10 @@ moment of the machine affects all of them.
 
 The limit is the time of FAISS' fast scan over as many 4-bit codes as the query's tokens look at, in one list
 that fits into the cache, for the best code only: no centres, no selection, no documents.
+
+`run.py` measures its own index with it. For any number of clustered vectors, without the measurement data:
+
+    python benchmarks/search/breakdown.py --clustered 5_000_000 --threads 2
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ import numpy as np
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ENCODER = REPOSITORY / "models" / "mxtr_tiny"
+WORK = REPOSITORY / ".bench" / "search"
 TOKENS = (8, 16, 32)
 K_PRIMES = (300, 1_000, 4_000, 40_000)
 TOP_K = 10
@@ -241,17 +246,38 @@ def report(arguments: argparse.Namespace) -> None:
     print(f"RESULT breakdown limit_ratio={ratios[JUDGED]:.2f}")
 
 
+def build_clustered(tokens: int) -> tuple[Path, Path]:
+    """Returns an index of clustered vectors, and their folder; both are written if they do not exist."""
+    from synthetic import write_clustered
+    from token_set import TokenSet
+
+    from xtr_tf.config.retrieval import IndexConfig
+    from xtr_tf.index.build import build_index
+    from xtr_tf.index.vector_source import ArrayVectors
+
+    WORK.mkdir(parents=True, exist_ok=True)
+    vectors, index = WORK / f"clustered-{tokens}", WORK / f"clustered-{tokens}-index"
+    own = TokenSet(write_clustered(vectors, tokens), tokens)
+    if not index.is_dir():
+        build_index(ArrayVectors(own.vectors, own.document_of_token), index, IndexConfig())
+    return index, vectors
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--index", type=Path, required=True, help="folder of an index of kind scann")
-    parser.add_argument("--vectors", type=Path, required=True, help="folder with queries.npz")
-    parser.add_argument(
-        "--model", type=Path, required=True, help="the SavedModel, written if it does not exist"
-    )
+    parser.add_argument("--index", type=Path, help="folder of an index of kind scann")
+    parser.add_argument("--vectors", type=Path, help="folder with queries.npz")
+    parser.add_argument("--model", type=Path, help="the SavedModel, written if it does not exist")
+    parser.add_argument("--clustered", type=int, help="number of clustered vectors to index instead")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--cpu-time", action="store_true", help="processor time, on a busy machine")
     arguments = parser.parse_args()
+    if arguments.clustered:
+        arguments.index, arguments.vectors = build_clustered(arguments.clustered)
+        arguments.model = arguments.index.with_name(f"{arguments.index.name}-model")
+    elif not (arguments.index and arguments.vectors and arguments.model):
+        parser.error("give --clustered, or --index, --vectors and --model")
     if not arguments.model.is_dir():
         export(arguments.index, arguments.model)
         # The rest is measured as in a server, in a process without Python TensorFlow.
