@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Trains models/mxtr_tiny: a start that knows words, sets with hard negatives, then f_ColBERT.
+# Trains an encoder that matches words, which taught.sh then teaches what they mean: a start that knows words,
+# sets with hard negatives, then f_ColBERT.
 #
 #   benchmarks/mxtr/run.sh
 #
