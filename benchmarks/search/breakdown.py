@@ -28,7 +28,7 @@ import numpy as np
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ENCODER = REPOSITORY / "models" / "mxtr_tiny"
-WORK = REPOSITORY / ".bench" / "search"
+WORK = REPOSITORY / ".bench"
 TOKENS = (8, 16, 32)
 K_PRIMES = (300, 1_000, 4_000, 40_000)
 TOP_K = 10
@@ -255,8 +255,8 @@ def build_clustered(tokens: int) -> tuple[Path, Path]:
     from xtr_tf.index.build import build_index
     from xtr_tf.index.vector_source import ArrayVectors
 
-    WORK.mkdir(parents=True, exist_ok=True)
-    vectors, index = WORK / f"clustered-{tokens}", WORK / f"clustered-{tokens}-index"
+    name = f"clustered-{tokens}"
+    vectors, index = WORK / "vectors" / name, WORK / "search" / name / "breakdown"
     own = TokenSet(write_clustered(vectors, tokens), tokens)
     if not index.is_dir():
         build_index(ArrayVectors(own.vectors, own.document_of_token), index, IndexConfig())
