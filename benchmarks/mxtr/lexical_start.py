@@ -98,7 +98,7 @@ def translated(own: np.ndarray, parallel: Path, tokenizer: Tokenizer, most: int)
     drawn, seen = np.zeros_like(own), np.zeros(len(own))
     for language, paths in files.items():
         rows = [json.loads(line) for path in paths for line in path.read_text("utf-8").splitlines()][:most]
-        sides = [_pieces(tokenizer, [row[side] for row in rows]) for side in ("text", "en")]
+        sides = [pieces_of(tokenizer, [row[side] for row in rows]) for side in ("text", "en")]
         found = translations(list(zip(*sides, strict=True)), len(own))
         is_word = found.english > 0
         mass = (found.probability * found.count[found.foreign])[is_word]
@@ -165,7 +165,8 @@ def _orthogonal(random: np.random.Generator, rows: int, columns: int) -> np.ndar
     return np.linalg.qr(random.standard_normal((rows, columns)))[0]
 
 
-def _pieces(tokenizer: Tokenizer, texts: list[str]) -> list[np.ndarray]:
+def pieces_of(tokenizer: Tokenizer, texts: list[str]) -> list[np.ndarray]:
+    """Returns the ids of the first pieces of each text, which translations are counted by."""
     ids = tokenizer.ragged(texts, LONGEST)
     return np.split(ids.values.numpy(), ids.row_splits.numpy()[1:-1])
 

@@ -20,14 +20,13 @@ if [ ! -e "$OUT/teacher/texts.jsonl" ]; then
   TEACHER=$($PYTHON benchmarks/environments.py minilm)
   "$TEACHER" $SCRIPTS/teacher_states.py "$OUT/texts.jsonl" "$OUT/teacher"
 fi
-[ -e "$OUT/taught/vectors.npy" ] || $PYTHON $SCRIPTS/taught_store.py --encoder "$ENCODER" \
+[ -e "$OUT/taught/texts.jsonl" ] || $PYTHON $SCRIPTS/taught_store.py --encoder "$ENCODER" \
   --teacher "$OUT/teacher" --parallel "$SETS/parallel" --out "$OUT/taught"
 [ -d "$OUT/grown" ] || $PYTHON $SCRIPTS/grown_start.py "$ENCODER" --blocks 4 --feed-forward 1024 --out "$OUT/grown"
 .venv/bin/xtr-tf train $SCRIPTS/taught.yaml
 
 [ -e "$OUT/sets/mxtr.yaml" ] || $PYTHON $SCRIPTS/training_sets.py --data "$SETS" --out "$OUT/sets"
 .venv/bin/xtr-tf train "$OUT/sets/mxtr.yaml" \
-  --set encoder.num_layers=4 --set encoder.feed_forward_dim=1024 \
   --set "data.teacher_vectors=[$OUT/taught]" --set loss.teacher_vector_weight=5 \
   --set training.initial_encoder="$OUT/taught-run/encoder" --set training.output="$OUT/ranked-run" \
   --set training.steps=400 --set training.warmup_steps=30 --set training.decay_steps=370 \

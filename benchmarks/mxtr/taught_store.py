@@ -18,9 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from lexical_start import pieces_of
 from taught_texts import parallel_sentences
 from training_sets import write
-from translations import LONGEST, Translations, translations
+from translations import Translations, translations
 
 from xtr_tf.model.folder import load_encoder
 from xtr_tf.training.data.teacher_vectors import TeacherVectors, align, unit
@@ -45,7 +46,8 @@ def main() -> None:
     parser.add_argument("--parallel", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    student, teacher = Student(arguments.encoder), Teacher(arguments.teacher, dim=128)
+    student = Student(arguments.encoder)
+    teacher, pieces = Teacher(arguments.teacher, student.dim), student.tokenizer.vocabulary_size
     texts = [teacher.text(number) for number in range(len(teacher))]
     english = student.tokens(texts)
     meanings = [teacher.meaning(number, own) for number, own in enumerate(english)]
@@ -55,8 +57,8 @@ def main() -> None:
     ]
     number_of = {text: number for number, text in enumerate(texts)}
     for language, pairs in parallel_sentences(arguments.parallel).items():
-        sides = (student.ids([pair[side] for pair in pairs.all]) for side in ("text", "en"))
-        table = Table(translations(list(zip(*sides, strict=True)), student.pieces), student.pieces)
+        sides = (pieces_of(student.tokenizer, [pair[side] for pair in pairs.all]) for side in ("text", "en"))
+        table = Table(translations(list(zip(*sides, strict=True)), pieces), pieces)
         foreign = student.tokens([pair["text"] for pair in pairs.chosen])
         for pair, own in zip(pairs.chosen, foreign, strict=True):
             number = number_of[pair["en"]]
@@ -85,22 +87,17 @@ class Student:
     """The encoder that will be taught, as it is."""
 
     def __init__(self, folder: Path) -> None:
-        self._encoder, self._tokenizer = load_encoder(folder)
-        self.pieces = self._tokenizer.vocabulary_size
-
-    def ids(self, texts: list[str]) -> list[np.ndarray]:
-        """Returns the first pieces of each text."""
-        ids = self._tokenizer.ragged(texts, LONGEST)
-        return np.split(ids.values.numpy(), ids.row_splits.numpy()[1:-1])
+        self._encoder, self.tokenizer = load_encoder(folder)
+        self.dim = self._encoder.config.projection_dim
 
     def tokens(self, texts: Sequence[str], at_once: int = 64) -> list[Tokens]:
         """Encodes texts."""
-        length = self._tokenizer.config.document_length
+        length = self.tokenizer.config.document_length
         order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
         found: dict[int, Tokens] = {}
         for start in range(0, len(order), at_once):
             chosen = order[start : start + at_once]
-            own = self._tokenizer.with_offsets(tf.constant([texts[number] for number in chosen]), length)
+            own = self.tokenizer.with_offsets(tf.constant([texts[number] for number in chosen]), length)
             vectors = self._encoder.inference(own.ids.to_tensor())[0].numpy()
             parts = [
                 part.to_tensor().numpy() for part in (own.ids, own.character_starts, own.character_limits)
@@ -162,10 +159,11 @@ class Table:
 def write_store(folder: Path, texts: Sequence[TaughtText]) -> None:
     """Writes a store. The end of a sequence has no characters and no target."""
     folder.mkdir(parents=True, exist_ok=True)
-    write(folder / "texts.jsonl", ({"text": own.text, "language": own.language} for own in texts))
     np.save(folder / "offsets.npy", np.cumsum([0, *(len(own.spans) for own in texts)]))
     np.save(folder / "spans.npy", np.concatenate([own.spans for own in texts]).astype(np.int32))
     np.save(folder / "vectors.npy", np.concatenate([own.targets for own in texts]))
+    # Last, because it says that the store is complete.
+    write(folder / "texts.jsonl", ({"text": own.text, "language": own.language} for own in texts))
 
 
 if __name__ == "__main__":
