@@ -15,13 +15,15 @@ SCRIPTS=benchmarks/mxtr
 PYTHON=.venv/bin/python
 export TF_CPP_MIN_LOG_LEVEL=3
 
-[ -e "$OUT/texts.jsonl" ] || $PYTHON $SCRIPTS/taught_texts.py --data "$SETS" --out "$OUT/texts.jsonl"
+[ -e "$OUT/debian/apertium_es.jsonl" ] || $PYTHON $SCRIPTS/debian_texts.py --data "$SETS" --out "$OUT/debian"
+[ -e "$OUT/texts.jsonl" ] ||
+  $PYTHON $SCRIPTS/taught_texts.py --data "$SETS" --debian "$OUT/debian" --out "$OUT/texts.jsonl"
 if [ ! -e "$OUT/teacher/texts.jsonl" ]; then
   TEACHER=$($PYTHON benchmarks/environments.py minilm)
   "$TEACHER" $SCRIPTS/teacher_states.py "$OUT/texts.jsonl" "$OUT/teacher"
 fi
 [ -e "$OUT/taught/texts.jsonl" ] || $PYTHON $SCRIPTS/taught_store.py --encoder "$ENCODER" \
-  --teacher "$OUT/teacher" --parallel "$SETS/parallel" --out "$OUT/taught"
+  --teacher "$OUT/teacher" --parallel "$SETS/parallel" "$OUT/debian" --out "$OUT/taught"
 [ -d "$OUT/grown" ] || $PYTHON $SCRIPTS/grown_start.py "$ENCODER" --blocks 4 --feed-forward 1024 --out "$OUT/grown"
 .venv/bin/xtr-tf train $SCRIPTS/taught.yaml
 

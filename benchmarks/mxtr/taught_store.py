@@ -1,12 +1,13 @@
 """Writes a store of target vectors that join what an encoder knows about words with what a teacher knows.
 
-    python benchmarks/mxtr/taught_store.py --teacher STORE --parallel FOLDER --out .bench/mxtr/taught
+    python benchmarks/mxtr/taught_store.py --teacher STORE --parallel FOLDER FOLDER --out .bench/mxtr/taught
 
 The target of a token is the encoder's own vector, of unit length, plus WEIGHT times the teacher's direction,
 projected to the encoder's width. So a text is found by its words, as before, and by what it means. The
 teacher reads English only. A token of another language gets the teacher's vectors of the English tokens
 that it stands for (`translations.py`), weighted by how certain that is: a word that stands for nothing keeps
-its own vector. The encoder's training towards such targets is `data.teacher_vectors`.
+its own vector. Every token of a dictionary's word gets the mean of all tokens of its translations. The
+encoder's training towards such targets is `data.teacher_vectors`.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 from lexical_start import pieces_of
-from taught_texts import parallel_sentences
+from taught_texts import MEANING, parallel_texts
 from training_sets import write
 from translations import Translations, translations
 
 from xtr_tf.model.folder import load_encoder
-from xtr_tf.training.data.teacher_vectors import TeacherVectors, align, unit
+from xtr_tf.training.data.teacher_vectors import TeacherTokens, TeacherVectors, align, unit
 
 WEIGHT = 1.5
 SAMPLE = 200_000  # tokens that decide on the projection
+WORDS_PER_TEXT = 8  # of a dictionary, with commas between them
+PASSAGE = 120  # tokens
 UNCERTAIN = 0.1  # probability that competes with those of the English tokens of a sentence
 
 
@@ -43,30 +46,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--encoder", type=Path, default=Path("models/mxtr_tiny"))
     parser.add_argument("--teacher", type=Path, required=True, help="what teacher_states.py wrote")
-    parser.add_argument("--parallel", type=Path, required=True)
+    parser.add_argument("--parallel", type=Path, nargs="+", required=True)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     student = Student(arguments.encoder)
     teacher, pieces = Teacher(arguments.teacher, student.dim), student.tokenizer.vocabulary_size
-    texts = [teacher.text(number) for number in range(len(teacher))]
+    number_of = {teacher.text(number): number for number in range(len(teacher))}
+    texts = [text for text, number in number_of.items() if teacher.language(number) != MEANING]
     english = student.tokens(texts)
     meanings = [teacher.meaning(number, own) for number, own in enumerate(english)]
     taught = [
         TaughtText(text, "en", own.spans, joined(own, meaning))
         for text, own, meaning in zip(texts, english, meanings, strict=True)
     ]
-    number_of = {text: number for number, text in enumerate(texts)}
-    for language, pairs in parallel_sentences(arguments.parallel).items():
+    for language, pairs in parallel_texts(arguments.parallel).items():
         sides = (pieces_of(student.tokenizer, [pair[side] for pair in pairs.all]) for side in ("text", "en"))
         table = Table(translations(list(zip(*sides, strict=True)), pieces), pieces)
-        foreign = student.tokens([pair["text"] for pair in pairs.chosen])
-        for pair, own in zip(pairs.chosen, foreign, strict=True):
+        foreign = student.tokens([pair["text"] for pair in pairs.sentences])
+        for pair, own in zip(pairs.sentences, foreign, strict=True):
             number = number_of[pair["en"]]
             shares = table.shares(own.ids, english[number].ids)
             target = joined(own, shares @ meanings[number])
             taught.append(TaughtText(pair["text"], language, own.spans, target))
-        print(f"{language}: {len(pairs.chosen)} sentences", flush=True)
-    write_store(arguments.out, taught)
+        words = [Word(pair["text"], teacher.mean(number_of[pair["en"]])) for pair in pairs.words]
+        taught += taught_words(student, words, language)
+        print(f"{language}: {len(foreign)} sentences, {len(words)} words", flush=True)
+    write_store(arguments.out, in_passages(taught))
 
 
 class TaughtText(NamedTuple):
@@ -76,6 +81,71 @@ class TaughtText(NamedTuple):
     language: str
     spans: np.ndarray
     targets: np.ndarray
+
+
+class Word(NamedTuple):
+    """A word or phrase and the teacher's mean direction of its translations, `[dim]`."""
+
+    text: str
+    meaning: np.ndarray
+
+
+def taught_words(student: Student, words: Sequence[Word], language: str) -> list[TaughtText]:
+    """Makes texts of several words each. Every token of a word has the meaning of the whole."""
+    chunks = [words[start : start + WORDS_PER_TEXT] for start in range(0, len(words), WORDS_PER_TEXT)]
+    texts = [", ".join(word.text for word in chunk) for chunk in chunks]
+    taught = []
+    for text, chunk, own in zip(texts, chunks, student.tokens(texts), strict=True):
+        lengths = np.array([len(word.text) for word in chunk])
+        starts = np.cumsum([0, *(lengths[:-1] + 2)])
+        last = np.maximum(own.spans[:, 1] - 1, 0)  # a token may begin with the space before it
+        place = np.searchsorted(starts, last, "right") - 1
+        is_word = (last < (starts + lengths)[place]) & (own.spans[:, 1] > own.spans[:, 0])
+        meanings = np.stack([word.meaning for word in chunk])[place] * is_word[:, None]
+        taught.append(TaughtText(text, language, own.spans, joined(own, meanings)))
+    return taught
+
+
+def in_passages(texts: Sequence[TaughtText]) -> list[TaughtText]:
+    """Joins two thirds of the texts to passages of their language: most are single sentences.
+
+    Args:
+        texts: In any order.
+
+    Returns:
+        The other texts, and passages of at most `PASSAGE` tokens, unless one text is longer.
+    """
+    random = np.random.default_rng(1)
+    by_language: dict[str, list[TaughtText]] = {}
+    for text in texts:
+        by_language.setdefault(text.language, []).append(text)
+    found: list[TaughtText] = []
+    for own in by_language.values():
+        alone = len(own) // 3
+        order = random.permutation(len(own))
+        found += [own[number] for number in order[:alone]]
+        passage: list[TaughtText] = []
+        for number in order[alone:]:
+            if passage and sum(len(part.spans) for part in (*passage, own[number])) > PASSAGE:
+                found.append(passage_of(passage))
+                passage = []
+            passage.append(own[number])
+        found.append(passage_of(passage))
+    return found
+
+
+def passage_of(parts: Sequence[TaughtText]) -> TaughtText:
+    """Joins texts of a language by spaces; their tokens keep their targets."""
+    starts = np.cumsum([0, *(len(part.text) + 1 for part in parts[:-1])])
+    real = [part.spans[:, 1] > part.spans[:, 0] for part in parts]
+    return TaughtText(
+        " ".join(part.text for part in parts),
+        parts[0].language,
+        np.concatenate(
+            [part.spans[own] + start for part, own, start in zip(parts, real, starts, strict=True)]
+        ),
+        np.concatenate([part.targets[own] for part, own in zip(parts, real, strict=True)]),
+    )
 
 
 def joined(tokens: Tokens, meanings: np.ndarray) -> np.ndarray:
@@ -120,7 +190,7 @@ class Teacher:
 
     def __init__(self, folder: Path, dim: int) -> None:
         self._store = TeacherVectors(folder)
-        self.text = self._store.text
+        self.text, self.language = self._store.text, self._store.languages.__getitem__
         random = np.random.default_rng(0)
         chosen = random.choice(len(self._store), min(SAMPLE // 10, len(self._store)), replace=False)
         sample = np.concatenate([unit(self._store.tokens(int(number)).vectors) for number in chosen])[:SAMPLE]
@@ -135,9 +205,18 @@ class Teacher:
 
     def meaning(self, number: int, tokens: Tokens) -> np.ndarray:
         """Returns the teacher's direction for each of the encoder's tokens of a text, `[tokens, dim]`."""
+        own = self._projected(number)
+        return align(own, tokens.spans[:, 0], tokens.spans[:, 1])
+
+    def mean(self, number: int) -> np.ndarray:
+        """Returns the mean of the teacher's directions for the words of a text, `[dim]`."""
+        own, text = self._projected(number), self.text(number)
+        is_word = [any(map(str.isalnum, text[start:limit])) for start, limit in own.spans]
+        return unit(own.vectors)[is_word].mean(axis=0) if any(is_word) else np.zeros(own.vectors.shape[1])
+
+    def _projected(self, number: int) -> TeacherTokens:
         own = self._store.tokens(number)
-        projected = (unit(own.vectors) - self._mean) @ self._projection
-        return align(own._replace(vectors=projected), tokens.spans[:, 0], tokens.spans[:, 1])
+        return own._replace(vectors=(unit(own.vectors) - self._mean) @ self._projection)
 
 
 class Table:

@@ -80,3 +80,54 @@ def test_a_larger_start_computes_almost_the_same(mxtr_module):
     assert cosines.numpy().min() > 0.99
     # The new weights take part, so that training can change them.
     assert cosines.numpy().max() < 0.999999
+
+
+def test_all_tokens_of_a_dictionarys_word_mean_its_translations(taught_store):
+    """A token may begin with the space before a word; the comma and the end keep their vectors."""
+
+    class Student:
+        """Knows the tokens of one text."""
+
+        def tokens(self, texts):
+            assert texts == ["lago, mar hondo"]
+            spans = np.int32([[0, 2], [2, 4], [4, 5], [5, 9], [9, 12], [12, 15], [0, 0]])
+            return [taught_store.Tokens(np.arange(7), spans, np.ones([7, 2]))]
+
+    words = [
+        taught_store.Word("lago", np.array([1.0, 0])),
+        taught_store.Word("mar hondo", np.array([0, 1.0])),
+    ]
+    (taught,) = taught_store.taught_words(Student(), words, "es")
+    assert (taught.text, taught.language) == ("lago, mar hondo", "es")
+    side = np.sqrt(0.5)
+    lake, sea = np.array([side + taught_store.WEIGHT, side]), np.array([side, side + taught_store.WEIGHT])
+    expected = [lake, lake, [side, side], sea, sea, sea, [side, side]]
+    expected = np.array([row / np.linalg.norm(row) for row in expected])
+    np.testing.assert_allclose(taught.targets, expected, atol=1e-3)
+
+
+def test_passages_keep_every_token_and_its_target(taught_store):
+    """A token's target says which word of which text it is."""
+    texts, targets = [], {}
+    for language, count in (("en", 60), ("es", 30)):
+        for number in range(count):
+            words = [f"{language}{number}w{place}" for place in range(1 + number % 7)]
+            limits = np.cumsum([len(word) + 1 for word in words]) - 1
+            spans = np.stack([limits - [len(word) for word in words], limits], axis=1)
+            own = np.random.default_rng([number, count]).normal(size=[len(words), 4])
+            targets |= zip(words, own, strict=True)
+            end = np.zeros([1, 2], int)  # a token without characters
+            text = taught_store.TaughtText(" ".join(words), language, np.r_[spans, end], np.r_[own, own[:1]])
+            texts.append(text)
+    passages = taught_store.in_passages(texts)
+    found = {}
+    for passage in passages:
+        for (start, limit), target in zip(passage.spans, passage.targets, strict=True):
+            if limit > start:
+                word = passage.text[start:limit]
+                assert word.startswith(passage.language)
+                found[word] = target
+    assert found.keys() == targets.keys()
+    assert all((found[word] == targets[word]).all() for word in targets)
+    assert len(passages) < 60
+    assert max(len(passage.spans) for passage in passages) <= taught_store.PASSAGE

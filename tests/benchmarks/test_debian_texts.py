@@ -1,0 +1,90 @@
+"""What is read out of Debian's packages: dictionaries of both directions, manuals, definitions."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import importlib
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def debian_texts(repository):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(repository / "benchmarks" / "mxtr")
+        return importlib.import_module("debian_texts")
+
+
+def write_dictionary(folder, name, entries):
+    """Writes a dictionary as dictd does: places are numbers in base 64."""
+    home = folder / "usr" / "share" / "dictd"
+    home.mkdir(parents=True, exist_ok=True)
+    content, index = b"", []
+    for head, entry in entries:
+        index.append(f"{head}\t{number(len(content))}\t{number(len(entry.encode()))}")
+        content += entry.encode()
+    (home / f"{name}.dict.dz").write_bytes(gzip.compress(content))
+    (home / f"{name}.index").write_text("\n".join(["00databaseshort\tA\tA", *index]) + "\n", "utf-8")
+
+
+def number(value):
+    """The last 24 bits in base 64, as the standard library writes them."""
+    return base64.b64encode(value.to_bytes(3, "big")).decode()
+
+
+def test_a_foreign_word_and_its_translations(debian_texts, tmp_path):
+    entries = [
+        ("deterioro", "deterioro /dˌeteɾjˈoɾo/ <n, masc>\n1. damage [tech.], wear\n2. decay (old)\n"),
+        ("lago", 'lago /lˈaɡo/\nlake\n      "un lago hondo"\n see: {mar}\n'),
+    ]
+    write_dictionary(tmp_path, "freedict-spa-eng", entries)
+    assert debian_texts.dictionary(tmp_path, "freedict-spa-eng") == [
+        ("damage, wear; decay", "deterioro"),
+        ("lake", "lago"),
+    ]
+
+
+def test_an_english_word_and_its_translations(debian_texts, tmp_path):
+    entry = 'applicant /ˈaplɪkənt/ <N>\n1. प्रार्थी, आवेदक\n      "The applicants must write."\n'
+    write_dictionary(tmp_path, "freedict-eng-hin", [("applicant", entry)])
+    assert debian_texts.dictionary(tmp_path, "freedict-eng-hin") == [
+        ("applicant", "प्रार्थी"),
+        ("applicant", "आवेदक"),
+    ]
+
+
+def test_meanings_are_indented_in_muellers_dictionary(debian_texts, tmp_path):
+    entries = [("brandling", "brandling\n   [↗brændlɪŋ] _n. дождевой червь\n")]
+    write_dictionary(tmp_path, "mueller7", entries)
+    assert debian_texts.dictionary(tmp_path, "mueller7") == [("brandling", "дождевой червь")]
+
+
+def test_signs_of_vowels_are_removed(debian_texts):
+    assert debian_texts.cleaned("الأَرِسْتُقْراط /ʔar/") == "الأرستقراط"
+
+
+def test_a_word_has_all_of_its_translations_and_english_words_are_left_out(debian_texts):
+    pairs = [("tall; high", "alto"), ("stop", "alto"), ("high", "alto"), ("try", "tried"), ("tried", "try")]
+    assert debian_texts.gathered(pairs) == [("tall; high; stop", "alto")]
+
+
+def test_paragraphs_that_nobody_translated_are_left_out(debian_texts, tmp_path):
+    pages = {
+        "en-US": ["Enter the <b>password</b>.", "Find &amp; Replace dialog", "Only here"],
+        "vi": ["Nhập mật khẩu.", "Find &amp; Replace dialog"],
+    }
+    for language, texts in pages.items():
+        page = tmp_path / "usr/share/libreoffice/help" / language / "text/shared/a.html"
+        page.parent.mkdir(parents=True)
+        rows = [f'<p id="par_{n}" class="paragraph">{text}</p>' for n, text in enumerate(texts)]
+        page.write_text("\n".join(rows), "utf-8")
+    assert debian_texts.manual(tmp_path, "vi") == [("Enter the password.", "Nhập mật khẩu.")]
+
+
+def test_definitions_of_words(debian_texts, tmp_path):
+    licence = "  1 This software and database is being provided to you\n"
+    line = "02084071 05 n 02 dog 0 domestic_dog 0 001 @ 02083346 n 0000 | a member of the genus Canis  \n"
+    for kind in ("noun", "verb", "adj", "adv"):
+        (tmp_path / f"data.{kind}").write_text(licence + (line if kind == "noun" else ""), "utf-8")
+    assert debian_texts.definitions(tmp_path) == ["dog, domestic dog: a member of the genus Canis"]
