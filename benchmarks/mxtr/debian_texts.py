@@ -35,13 +35,17 @@ DICTIONARIES = {
     "ru": ("freedict-eng-rus", "mueller7"),
     "tr": ("freedict-tur-eng", "freedict-eng-tur"),
 }
+LATIN = ("de", "es", "tr")
 MANUALS = ("de", "el", "es", "hi", "id", "ja", "ru", "tr", "vi", "zh-cn")
 MEANINGS = 4  # of a word, at most
 TRANSLATED, TRANSLATED_CHARACTERS = 40_000, (20, 200)
-# Arabic vowel signs, which texts leave out, and what dictionaries put around a word.
+# Arabic texts seldom write these.
 _VOWELS = re.compile("[\u064b-\u0652\u0640]")
-_ASIDES = re.compile(r"//?[^/]*//?|<[^>]*>|\[[^\]]*\]|\([^)]*\)|\{[^}]*\}|_\w+\.|\b(?:sb|sth)\b\.?|\"")
-_NUMBER = re.compile(r"^\s*(?:[0-9]+[.)]|_?[IVX]+\b|[а-я]\))\s*")
+# Pronunciation, grammar and remarks.
+_ASIDES = re.compile(
+    r"(?:^|\s)//?[^/]+//?|<[^>]*>|\[[^\]]*\]|\([^)]*\)|\{[^}]*\}|_[\w-]+\.|\b(?:sb|sth)\b\.?|\""
+)
+_NUMBER = re.compile(r"^\s*(?:[0-9]+[.)]|_[IVX]+\b|[а-я]\))\s*")
 _TAG = re.compile(r"<[^>]+>")
 _PARAGRAPH = re.compile(r'<p id="([^"]+)"[^>]*>(.*?)</p>', re.DOTALL)
 _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -63,6 +67,8 @@ def main() -> None:
     pieces = SentencePieceProcessor(model_file=str(arguments.tokenizer))
     for language, own in DICTIONARIES.items():
         pairs = [pair for name in own for pair in dictionary(packages, name)]
+        if language not in LATIN:
+            pairs = [(english, text) for english, text in pairs if not text.isascii()]
         write_pairs(arguments.out / f"dictionary_{language}.jsonl", most_likely(gathered(pairs), pieces))
     for name in MANUALS:
         write_pairs(arguments.out / f"manual_{name[:2]}.jsonl", manual(packages, name))
@@ -78,7 +84,10 @@ def write_pairs(path: Path, pairs: list[tuple[str, str]]) -> None:
 
 
 def gathered(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Gathers the translations of each foreign word; what is an English word too may be grammar."""
+    """Gathers the translations of each foreign word.
+
+    A word that is also an English one is left out: entries name the forms of an English word, too.
+    """
     words = {word for english, _ in pairs for word in split(english)}
     found: dict[str, dict[str, None]] = {}
     for english, text in pairs:
@@ -88,10 +97,11 @@ def gathered(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def most_likely(pairs: list[tuple[str, str]], pieces: SentencePieceProcessor) -> list[tuple[str, str]]:
-    """Sorts pairs by the probability of the foreign word, the most likely first."""
+    """Sorts pairs by the probability of the foreign word, without words of characters that are no pieces."""
     ids = pieces.encode([text.lower() for _, text in pairs])
-    likelihood = [sum(map(pieces.get_score, own)) for own in ids]
-    return [pairs[number] for number in sorted(range(len(pairs)), key=lambda number: -likelihood[number])]
+    known = [number for number, own in enumerate(ids) if not any(map(pieces.is_byte, own))]
+    likelihood = {number: sum(map(pieces.get_score, ids[number])) for number in known}
+    return [pairs[number] for number in sorted(known, key=likelihood.__getitem__, reverse=True)]
 
 
 def unpack(folder: Path, names: list[str]) -> None:
@@ -100,6 +110,8 @@ def unpack(folder: Path, names: list[str]) -> None:
     for name in names:
         done = folder / f"{name}.unpacked"
         if not done.exists():
+            for older in folder.glob(f"{name}_*.deb"):
+                older.unlink()
             command = ["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", name]
             subprocess.run(command, cwd=folder, check=True)
             (package,) = folder.glob(f"{name}_*.deb")
@@ -122,18 +134,22 @@ def dictionary(folder: Path, name: str) -> list[tuple[str, str]]:
         entry = content[_number(start) : _number(start) + _number(size)].decode("utf-8", "replace")
         heads, meanings = read_entry(entry, name == "mueller7")
         if english_first:
-            pairs += [(head, text) for head in heads for meaning in meanings for text in split(meaning)]
+            texts = [text for meaning in meanings for text in split(meaning)]
+            pairs += [(bare(head), text) for head in heads for text in texts]
         elif meanings:
-            pairs += [("; ".join(meanings), head) for head in heads]
+            pairs += [("; ".join(map(bare, meanings)), head) for head in heads]
     return [(english, text) for english, text in pairs if usable(english, 120) and usable(text, 40)]
 
 
 def read_entry(entry: str, indented: bool) -> tuple[list[str], list[str]]:
-    """Returns the words of an entry and their meanings; indented lines are examples, except in Mueller's."""
+    """Returns the words of an entry and their meanings.
+
+    Lines that are indented by more than a space are examples and notes, except in Mueller's dictionary.
+    """
     first, *lines = entry.strip("\n").splitlines() or [""]
     if not indented:
-        lines = [line for line in lines if line[:1].strip()]
-    meanings = [cleaned(_NUMBER.sub("", line.split("Synonym:")[0].split(" see:")[0])) for line in lines]
+        lines = [line for line in lines if line[:2].strip() and not line.strip().startswith("see:")]
+    meanings = [cleaned(_NUMBER.sub("", line)) for line in lines]
     heads = [cleaned(head) for head in _ASIDES.sub(" ", first).split(", ")]
     return [head for head in heads if head], [own for own in meanings if own]
 
@@ -141,8 +157,12 @@ def read_entry(entry: str, indented: bool) -> tuple[list[str], list[str]]:
 def cleaned(text: str) -> str:
     """Removes pronunciations, grammar and remarks."""
     text = _VOWELS.sub("", _ASIDES.sub(" ", unicodedata.normalize("NFKC", text))).replace("~", " ")
-    text = re.sub(r"^(?:to|a|an|the) ", "", " ".join(text.split()).replace(" ,", ","))
-    return text.strip(" ,;.:-=()")
+    return " ".join(text.split()).replace(" ,", ",").strip(" ,;.:-=()")
+
+
+def bare(text: str) -> str:
+    """Removes an English article, or the "to" of a verb."""
+    return re.sub(r"^(?:to|a|an|the) ", "", text)
 
 
 def split(meaning: str) -> list[str]:
@@ -151,8 +171,8 @@ def split(meaning: str) -> list[str]:
 
 
 def usable(text: str, longest: int) -> bool:
-    """Says whether a text has letters, and is not an explanation."""
-    return 1 < len(text) <= longest and any(map(str.isalpha, text))
+    """Says whether a text is a word or a short phrase. A Chinese character is a word, a letter is not."""
+    return len(text) <= longest and any(map(str.isalpha, text)) and (len(text) > 1 or text > "\u2e80")
 
 
 def _number(digits: str) -> int:

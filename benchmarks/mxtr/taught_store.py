@@ -53,20 +53,16 @@ def main() -> None:
     teacher, pieces = Teacher(arguments.teacher, student.dim), student.tokenizer.vocabulary_size
     number_of = {teacher.text(number): number for number in range(len(teacher))}
     texts = [text for text, number in number_of.items() if teacher.language(number) != MEANING]
-    english = student.tokens(texts)
-    meanings = [teacher.meaning(number, own) for number, own in enumerate(english)]
-    taught = [
-        TaughtText(text, "en", own.spans, joined(own, meaning))
-        for text, own, meaning in zip(texts, english, meanings, strict=True)
-    ]
+    english = dict(zip(texts, student.tokens(texts), strict=True))
+    meanings = {text: teacher.meaning(number_of[text], own) for text, own in english.items()}
+    taught = [TaughtText(text, "en", own.spans, joined(own, meanings[text])) for text, own in english.items()]
     for language, pairs in parallel_texts(arguments.parallel).items():
         sides = (pieces_of(student.tokenizer, [pair[side] for pair in pairs.all]) for side in ("text", "en"))
         table = Table(translations(list(zip(*sides, strict=True)), pieces), pieces)
         foreign = student.tokens([pair["text"] for pair in pairs.sentences])
         for pair, own in zip(pairs.sentences, foreign, strict=True):
-            number = number_of[pair["en"]]
-            shares = table.shares(own.ids, english[number].ids)
-            target = joined(own, shares @ meanings[number])
+            shares = table.shares(own.ids, english[pair["en"]].ids)
+            target = joined(own, shares @ meanings[pair["en"]])
             taught.append(TaughtText(pair["text"], language, own.spans, target))
         words = [Word(pair["text"], teacher.mean(number_of[pair["en"]])) for pair in pairs.words]
         taught += taught_words(student, words, language)

@@ -1,9 +1,10 @@
-"""Writes the English texts that a teacher reads, and chooses the parallel sentences that are taught by it.
+"""Writes the English texts that a teacher reads, and chooses the parallel texts that are taught by it.
 
-    python benchmarks/mxtr/taught_texts.py --data .bench/study/data --out .bench/mxtr/texts.jsonl
+    python benchmarks/mxtr/taught_texts.py --data .bench/study/data --debian .bench/mxtr/debian \
+        --out .bench/mxtr/texts.jsonl
 
 They are questions, passages and descriptions of the training sets without what is held out for development,
-and the English side of the parallel sentences.
+definitions, the English side of the parallel sentences, and the translations of a dictionary's words.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from training_sets import TESTED, is_held_out, read, write
 SETS = {"squad_nqg_test_en": 12_000, "fairytaleqa_en": 9_000, "medquad_en": 6_000, "debian_desc_en": 1_500}
 DEFINITIONS = 50_000
 LONGEST = 360  # characters
-# Sentences of a language, of each kind of file: if a test set is in it, and otherwise.
+# How many texts of each kind of file are used, for languages with a test set and for the others.
 SENTENCES = {"tatoeba": 14_000, "debian": 2_500, "manual": 3_000, "apertium": 25_000, "dictionary": 24_000}
 FEWER_SENTENCES = {"tatoeba": 1_500, "debian": 500, "manual": 500}
-MEANING = "meaning"  # stands for the language of what explains a word, which is not taught itself
+MEANING = "meaning"  # marks translations of a word: the teacher reads them, but they are not taught
 CHARACTERS = (12, 300)  # of the English side of a sentence
 
 

@@ -14,6 +14,7 @@ import json
 import shutil
 import sys
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -65,10 +66,14 @@ def main() -> None:
     parts.mkdir(parents=True, exist_ok=True)
     teacher, starts = Teacher(), range(0, len(lines), TEXTS_PER_PART)
     began = time.monotonic()
+    paths = []
     for start in starts:
-        path = parts / f"{start}.npz"
+        part = lines[start : start + TEXTS_PER_PART]
+        # Other texts have other names, so that parts of an earlier run with them are not used.
+        path = parts / f"{start}-{zlib.crc32(''.join(part).encode()):08x}.npz"
+        paths.append(path)
         if not path.exists():
-            texts = [json.loads(line)["text"] for line in lines[start : start + TEXTS_PER_PART]]
+            texts = [json.loads(line)["text"] for line in part]
             spans, vectors = zip(*teacher.encode(texts), strict=True)
             temporary = path.with_suffix(".tmp.npz")
             np.savez(
@@ -82,7 +87,7 @@ def main() -> None:
         print(
             f"{done:,} of {len(lines):,} texts, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True
         )
-    loaded = [np.load(parts / f"{start}.npz") for start in starts]
+    loaded = [np.load(path) for path in paths]
     np.save(
         arguments.store / "offsets.npy", np.cumsum([0, *np.concatenate([own["counts"] for own in loaded])])
     )

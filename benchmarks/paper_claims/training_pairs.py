@@ -25,7 +25,7 @@ from xtr_tf.training.data.sources import open_source
 
 #: The test sets that are measured.
 MEASURED = ("squad_dev_en", "scifact_en")
-#: Their passages come from the same articles as squad_dev_en's.
+#: Questions of SQuAD, too. Their articles are others, but the source is the same.
 LEFT_OUT = ("squad_nqg_test_en",)
 #: Two texts that have this many words in a row in common are parts of one text.
 SHARED_WORDS = 13

@@ -60,6 +60,37 @@ def test_meanings_are_indented_in_muellers_dictionary(debian_texts, tmp_path):
     assert debian_texts.dictionary(tmp_path, "mueller7") == [("brandling", "дождевой червь")]
 
 
+def test_meanings_with_a_remark_and_what_is_not_one(debian_texts, tmp_path):
+    """A meaning that begins with its field is indented by a space; notes are indented further."""
+    entry = "Scheibe /ʃˈaɪbə/ <n, fem>\n [cook.] slice\nX-ray film\n   Synonym: {Platte}\n see: {Brot}\n"
+    entries = [("Scheibe", entry), ("er/sie hasst", "er/sie hasst /ɛɾ ziː hˈast/\nhe/she hates\n")]
+    write_dictionary(tmp_path, "freedict-deu-eng", entries)
+    assert debian_texts.dictionary(tmp_path, "freedict-deu-eng") == [
+        ("slice; X-ray film", "Scheibe"),
+        ("he/she hates", "er/sie hasst"),
+    ]
+
+
+def test_only_english_loses_its_articles(debian_texts, tmp_path):
+    entries = [("often", "often\na menudo\n"), ("the deep", "the deep\nlo hondo\n")]
+    write_dictionary(tmp_path, "freedict-eng-spa", entries)
+    found = debian_texts.dictionary(tmp_path, "freedict-eng-spa")
+    assert found == [("often", "a menudo"), ("deep", "lo hondo")]
+
+
+def test_a_chinese_character_is_a_word_and_a_letter_is_not(debian_texts):
+    assert debian_texts.usable("犬", 40)
+    assert not debian_texts.usable("d", 40)
+
+
+def test_likely_words_come_first_and_unknown_ones_not_at_all(debian_texts, repository):
+    from sentencepiece import SentencePieceProcessor
+
+    pieces = SentencePieceProcessor(model_file=str(repository / "models/mxtr_tiny/tokenizer.model"))
+    pairs = [("rare", "deteriorieren"), ("unknown", "\U00013000"), ("house", "Haus")]
+    assert debian_texts.most_likely(pairs, pieces) == [("house", "Haus"), ("rare", "deteriorieren")]
+
+
 def test_signs_of_vowels_are_removed(debian_texts):
     assert debian_texts.cleaned("الأَرِسْتُقْراط /ʔar/") == "الأرستقراط"
 
