@@ -24,6 +24,7 @@ from taught_texts import MEANING, parallel_texts
 from training_sets import write
 from translations import Translations, translations
 
+from xtr_tf.config.model import Dtype
 from xtr_tf.model.folder import load_encoder
 from xtr_tf.training.data.teacher_vectors import TeacherTokens, TeacherVectors, align, unit
 
@@ -86,7 +87,9 @@ class Word(NamedTuple):
     meaning: np.ndarray
 
 
-def taught_words(student: Student, words: Sequence[Word], language: str) -> list[TaughtText]:
+def taught_words(
+    student: Student, words: Sequence[Word], language: str, weight: float = WEIGHT
+) -> list[TaughtText]:
     """Makes texts of several words each. Every token of a word has the meaning of the whole."""
     chunks = [words[start : start + WORDS_PER_TEXT] for start in range(0, len(words), WORDS_PER_TEXT)]
     texts = [", ".join(word.text for word in chunk) for chunk in chunks]
@@ -98,7 +101,7 @@ def taught_words(student: Student, words: Sequence[Word], language: str) -> list
         place = np.searchsorted(starts, last, "right") - 1
         is_word = (last < (starts + lengths)[place]) & (own.spans[:, 1] > own.spans[:, 0])
         meanings = np.stack([word.meaning for word in chunk])[place] * is_word[:, None]
-        taught.append(TaughtText(text, language, own.spans, joined(own, meanings)))
+        taught.append(TaughtText(text, language, own.spans, joined(own, meanings, weight)))
     return taught
 
 
@@ -144,24 +147,26 @@ def passage_of(parts: Sequence[TaughtText]) -> TaughtText:
     )
 
 
-def joined(tokens: Tokens, meanings: np.ndarray) -> np.ndarray:
+def joined(tokens: Tokens, meanings: np.ndarray, weight: float = WEIGHT) -> np.ndarray:
     """Joins the encoder's own vectors with the teacher's, `[tokens, dim]` each, to unit length."""
-    return unit(unit(tokens.vectors) + WEIGHT * meanings).astype(np.float16)
+    return unit(unit(tokens.vectors) + weight * meanings).astype(np.float16)
 
 
 class Student:
     """The encoder that will be taught, as it is."""
 
-    def __init__(self, folder: Path) -> None:
-        self._encoder, self.tokenizer = load_encoder(folder)
+    def __init__(self, folder: Path, dtype: Dtype | None = None) -> None:
+        self._encoder, self.tokenizer = load_encoder(folder, dtype)
         self.dim = self._encoder.config.projection_dim
 
-    def tokens(self, texts: Sequence[str], at_once: int = 64) -> list[Tokens]:
+    def tokens(self, texts: Sequence[str], at_once: int = 256) -> list[Tokens]:
         """Encodes texts."""
         length = self.tokenizer.config.document_length
         order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
         found: dict[int, Tokens] = {}
         for start in range(0, len(order), at_once):
+            if start % (200 * at_once) == 0 and start:
+                print(f"{start:,} of {len(order):,} texts encoded", flush=True)
             chosen = order[start : start + at_once]
             own = self.tokenizer.with_offsets(tf.constant([texts[number] for number in chosen]), length)
             vectors = self._encoder.inference(own.ids.to_tensor())[0].numpy()
