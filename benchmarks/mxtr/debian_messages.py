@@ -103,8 +103,11 @@ def download(folder: Path, names: Sequence[str]) -> None:
 def messages(package: Path, language: str) -> Iterator[tuple[str, str]]:
     """Yields a package's messages and their translations, as plain text."""
     for path in sorted(package.glob(f"usr/share/locale/{language}/LC_MESSAGES/*.mo")):
-        with path.open("rb") as file:
-            catalogue = read_mo(file)
+        try:
+            with path.open("rb") as file:
+                catalogue = read_mo(file)
+        except ValueError:  # a header that Babel cannot read
+            continue
         for message in catalogue:
             if message.id and isinstance(message.id, str) and isinstance(message.string, str):
                 english, text = plain(message.id), plain(message.string)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Teaches an encoder what words mean, and to rank by it. First MiniLM's token states become targets of its token
-# vectors, in English and by parallel sentences, then a multilingual encoder's directions of words do. After
-# each of the two it also learns from the questions of `training_sets.py`.
+# vectors, in English and by parallel sentences. Then it gets a vocabulary of longer pieces, and a multilingual
+# encoder's directions of words become targets, with their spelling. After each of the two it also learns from
+# the questions of `training_sets.py`.
 #
 #   benchmarks/mxtr/taught.sh ENCODER
 #
@@ -43,13 +44,17 @@ rank "$OUT/taught" "$OUT/taught-run/encoder" "$OUT/ranked-run" 3
 
 [ -e "$OUT/word_texts.jsonl" ] ||
   $PYTHON $SCRIPTS/word_texts.py --data "$SETS" --debian "$OUT/debian" --out "$OUT/word_texts.jsonl"
-if [ ! -e "$OUT/words/texts.jsonl" ]; then
+if [ ! -e "$OUT/words/texts.jsonl" ] || [ ! -e "$OUT/frequent_words.jsonl" ]; then
   TEACHER=$($PYTHON benchmarks/environments.py words)
+  "$TEACHER" $SCRIPTS/frequent_words.py "$OUT/frequent_words.jsonl"
   "$TEACHER" $SCRIPTS/word_states.py "$OUT/word_texts.jsonl" "$OUT/words"
 fi
+[ -e "$OUT/vocabulary/background.npy" ] || $PYTHON $SCRIPTS/vocabulary.py --data "$SETS" \
+  --debian "$OUT/debian" --words "$OUT/frequent_words.jsonl" --out "$OUT/vocabulary"
 [ -e "$OUT/words-taught/pieces.npy" ] || $PYTHON $SCRIPTS/word_store.py --encoder "$OUT/ranked-run/encoder" \
-  --words "$OUT/words" --parallel "$SETS/parallel" "$OUT/debian" --out "$OUT/words-taught"
+  --words "$OUT/words" --lists "$OUT/frequent_words.jsonl" --vocabulary "$OUT/vocabulary" \
+  --parallel "$SETS/parallel" "$OUT/debian" --out "$OUT/words-taught"
 [ -d "$OUT/words-start" ] || $PYTHON $SCRIPTS/word_start.py "$OUT/ranked-run/encoder" \
-  --store "$OUT/words-taught" --out "$OUT/words-start"
+  --vocabulary "$OUT/vocabulary" --store "$OUT/words-taught" --out "$OUT/words-start"
 .venv/bin/xtr-tf train $SCRIPTS/words.yaml
 rank "$OUT/words-taught" "$OUT/words-run/encoder" "$OUT/words-ranked" 5

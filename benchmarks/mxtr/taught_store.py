@@ -87,22 +87,30 @@ class Word(NamedTuple):
     meaning: np.ndarray
 
 
-def taught_words(
-    student: Student, words: Sequence[Word], language: str, weight: float = WEIGHT
-) -> list[TaughtText]:
+def taught_words(student: Student, words: Sequence[Word], language: str) -> list[TaughtText]:
     """Makes texts of several words each. Every token of a word has the meaning of the whole."""
+    chunks = words_in_texts(words)
+    tokens = student.tokens([text for text, _ in chunks])
+    return [
+        TaughtText(text, language, own.spans, joined(own, meanings_of_words(chunk, own)))
+        for (text, chunk), own in zip(chunks, tokens, strict=True)
+    ]
+
+
+def words_in_texts(words: Sequence[Word]) -> list[tuple[str, Sequence[Word]]]:
+    """Joins words to texts of several words each."""
     chunks = [words[start : start + WORDS_PER_TEXT] for start in range(0, len(words), WORDS_PER_TEXT)]
-    texts = [", ".join(word.text for word in chunk) for chunk in chunks]
-    taught = []
-    for text, chunk, own in zip(texts, chunks, student.tokens(texts), strict=True):
-        lengths = np.array([len(word.text) for word in chunk])
-        starts = np.cumsum([0, *(lengths[:-1] + 2)])
-        last = np.maximum(own.spans[:, 1] - 1, 0)  # a token may begin with the space before it
-        place = np.searchsorted(starts, last, "right") - 1
-        is_word = (last < (starts + lengths)[place]) & (own.spans[:, 1] > own.spans[:, 0])
-        meanings = np.stack([word.meaning for word in chunk])[place] * is_word[:, None]
-        taught.append(TaughtText(text, language, own.spans, joined(own, meanings, weight)))
-    return taught
+    return [(", ".join(word.text for word in chunk), chunk) for chunk in chunks]
+
+
+def meanings_of_words(words: Sequence[Word], tokens: Tokens) -> np.ndarray:
+    """Returns the meaning of each token of such a text, `[tokens, dim]`; that of a comma is zero."""
+    lengths = np.array([len(word.text) for word in words])
+    starts = np.cumsum([0, *(lengths[:-1] + 2)])
+    last = np.maximum(tokens.spans[:, 1] - 1, 0)  # a token may begin with the space before it
+    place = np.searchsorted(starts, last, "right") - 1
+    is_word = (last < (starts + lengths)[place]) & (tokens.spans[:, 1] > tokens.spans[:, 0])
+    return np.stack([word.meaning for word in words])[place] * is_word[:, None]
 
 
 def in_passages(texts: Sequence[TaughtText]) -> list[TaughtText]:
@@ -147,9 +155,9 @@ def passage_of(parts: Sequence[TaughtText]) -> TaughtText:
     )
 
 
-def joined(tokens: Tokens, meanings: np.ndarray, weight: float = WEIGHT) -> np.ndarray:
+def joined(tokens: Tokens, meanings: np.ndarray) -> np.ndarray:
     """Joins the encoder's own vectors with the teacher's, `[tokens, dim]` each, to unit length."""
-    return unit(unit(tokens.vectors) + weight * meanings).astype(np.float16)
+    return unit(unit(tokens.vectors) + WEIGHT * meanings).astype(np.float16)
 
 
 class Student:
