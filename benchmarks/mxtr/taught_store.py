@@ -24,7 +24,6 @@ from taught_texts import MEANING, parallel_texts
 from training_sets import write
 from translations import Translations, translations
 
-from xtr_tf.config.model import Dtype
 from xtr_tf.model.folder import load_encoder
 from xtr_tf.training.data.teacher_vectors import TeacherTokens, TeacherVectors, align, unit
 
@@ -89,28 +88,18 @@ class Word(NamedTuple):
 
 def taught_words(student: Student, words: Sequence[Word], language: str) -> list[TaughtText]:
     """Makes texts of several words each. Every token of a word has the meaning of the whole."""
-    chunks = words_in_texts(words)
-    tokens = student.tokens([text for text, _ in chunks])
-    return [
-        TaughtText(text, language, own.spans, joined(own, meanings_of_words(chunk, own)))
-        for (text, chunk), own in zip(chunks, tokens, strict=True)
-    ]
-
-
-def words_in_texts(words: Sequence[Word]) -> list[tuple[str, Sequence[Word]]]:
-    """Joins words to texts of several words each."""
     chunks = [words[start : start + WORDS_PER_TEXT] for start in range(0, len(words), WORDS_PER_TEXT)]
-    return [(", ".join(word.text for word in chunk), chunk) for chunk in chunks]
-
-
-def meanings_of_words(words: Sequence[Word], tokens: Tokens) -> np.ndarray:
-    """Returns the meaning of each token of such a text, `[tokens, dim]`; that of a comma is zero."""
-    lengths = np.array([len(word.text) for word in words])
-    starts = np.cumsum([0, *(lengths[:-1] + 2)])
-    last = np.maximum(tokens.spans[:, 1] - 1, 0)  # a token may begin with the space before it
-    place = np.searchsorted(starts, last, "right") - 1
-    is_word = (last < (starts + lengths)[place]) & (tokens.spans[:, 1] > tokens.spans[:, 0])
-    return np.stack([word.meaning for word in words])[place] * is_word[:, None]
+    texts = [", ".join(word.text for word in chunk) for chunk in chunks]
+    taught = []
+    for text, chunk, own in zip(texts, chunks, student.tokens(texts), strict=True):
+        lengths = np.array([len(word.text) for word in chunk])
+        starts = np.cumsum([0, *(lengths[:-1] + 2)])
+        last = np.maximum(own.spans[:, 1] - 1, 0)  # a token may begin with the space before it
+        place = np.searchsorted(starts, last, "right") - 1
+        is_word = (last < (starts + lengths)[place]) & (own.spans[:, 1] > own.spans[:, 0])
+        meanings = np.stack([word.meaning for word in chunk])[place] * is_word[:, None]
+        taught.append(TaughtText(text, language, own.spans, joined(own, meanings)))
+    return taught
 
 
 def in_passages(texts: Sequence[TaughtText]) -> list[TaughtText]:
@@ -163,18 +152,16 @@ def joined(tokens: Tokens, meanings: np.ndarray) -> np.ndarray:
 class Student:
     """The encoder that will be taught, as it is."""
 
-    def __init__(self, folder: Path, dtype: Dtype | None = None) -> None:
-        self._encoder, self.tokenizer = load_encoder(folder, dtype)
+    def __init__(self, folder: Path) -> None:
+        self._encoder, self.tokenizer = load_encoder(folder)
         self.dim = self._encoder.config.projection_dim
 
-    def tokens(self, texts: Sequence[str], at_once: int = 256) -> list[Tokens]:
+    def tokens(self, texts: Sequence[str], at_once: int = 64) -> list[Tokens]:
         """Encodes texts."""
         length = self.tokenizer.config.document_length
         order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
         found: dict[int, Tokens] = {}
         for start in range(0, len(order), at_once):
-            if start % (200 * at_once) == 0 and start:
-                print(f"{start:,} of {len(order):,} texts encoded", flush=True)
             chosen = order[start : start + at_once]
             own = self.tokenizer.with_offsets(tf.constant([texts[number] for number in chosen]), length)
             vectors = self._encoder.inference(own.ids.to_tensor())[0].numpy()

@@ -23,16 +23,7 @@ SETS = {"squad_nqg_test_en": 12_000, "fairytaleqa_en": 9_000, "medquad_en": 6_00
 DEFINITIONS = 50_000
 LONGEST = 360  # characters
 # How many texts of each kind of file are used, for languages with a test set and for the others.
-SENTENCES = {
-    "tatoeba": 14_000,
-    "debian": 2_500,
-    "manual": 3_000,
-    "messages": 14_000,
-    "apertium": 25_000,
-    "dictionary": 24_000,
-    "lexicon": 40_000,
-}
-WORDS = ("dictionary", "lexicon")
+SENTENCES = {"tatoeba": 14_000, "debian": 2_500, "manual": 3_000, "apertium": 25_000, "dictionary": 24_000}
 FEWER_SENTENCES = {"tatoeba": 1_500, "debian": 500, "manual": 500}
 MEANING = "meaning"  # marks translations of a word: the teacher reads them, but they are not taught
 CHARACTERS = (12, 300)  # of the English side of a sentence
@@ -61,7 +52,7 @@ def parallel_texts(folders: Sequence[Path]) -> dict[str, Parallel]:
         rows = read(path)
         most = (SENTENCES if language in TESTED else FEWER_SENTENCES)[kind]
         own = found.setdefault(language, Parallel([], [], []))
-        if kind in WORDS:
+        if kind == "dictionary":
             own.words.extend(rows[:most])
             own.all.extend(rows[:most])
         else:
