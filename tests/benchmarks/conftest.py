@@ -37,3 +37,15 @@ def claims_module(repository: Path) -> Callable[[str], ModuleType]:
             return importlib.import_module(name)
 
     return load
+
+
+@pytest.fixture(scope="session")
+def mxtr_module(repository: Path) -> Callable[[str], ModuleType]:
+    """Loads `benchmarks/mxtr/NAME.py`, which imports its neighbours by the names of their files."""
+
+    def load(name: str) -> ModuleType:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.syspath_prepend(repository / "benchmarks" / "mxtr")
+            return importlib.import_module(name)
+
+    return load

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import base64
 import gzip
-import importlib
 
 import pytest
 
 
 @pytest.fixture(scope="module")
-def debian_texts(repository):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(repository / "benchmarks" / "mxtr")
-        return importlib.import_module("debian_texts")
+def debian_texts(mxtr_module):
+    return mxtr_module("debian_texts")
 
 
 def write_dictionary(folder, name, entries):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,18 +9,6 @@ import tensorflow as tf
 from xtr_tf.config.model import EncoderConfig
 from xtr_tf.model.encoder import Encoder
 from xtr_tf.training.data.teacher_vectors import TeacherVectors
-
-
-@pytest.fixture(scope="module")
-def mxtr_module(repository):
-    """Imports a module of `benchmarks/mxtr`, which import each other by the names of their files."""
-
-    def load(name):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.syspath_prepend(repository / "benchmarks" / "mxtr")
-            return importlib.import_module(name)
-
-    return load
 
 
 @pytest.fixture(scope="module")
