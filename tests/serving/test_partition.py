@@ -120,11 +120,13 @@ def test_a_second_server_is_asked_when_the_first_is_slow():
             for _ in range(40):
                 await ask(partition)
             first.delay = 3.0
-            started = time.monotonic()
-            answers = [await ask(partition) for _ in range(6)]
+            started, answers, hedges = time.monotonic(), [], None
+            # Which server is asked first is drawn, and six draws can leave the slow one out.
+            while hedges is None and len(answers) < 60:
+                answers.append(await ask(partition))
+                hedges = registry.get_sample_value("xtr_serving_partition_hedges_total", {"partition": "3"})
             assert set(answers) == {"second"}
             assert time.monotonic() - started < 3.0
-            hedges = registry.get_sample_value("xtr_serving_partition_hedges_total", {"partition": "3"})
             assert hedges is not None
             assert hedges >= 1
 
