@@ -13,6 +13,7 @@ sum of random vectors of its n-grams, and its weight is the IDF of the word.
 from __future__ import annotations
 
 import argparse
+import functools
 import re
 import sys
 import zlib
@@ -32,6 +33,7 @@ from xtr_tf.evaluation.exact import ExactRetriever
 from xtr_tf.index.term_postings import TermPostings
 from xtr_tf.lexical.terms import words
 from xtr_tf.model.folder import load_encoder, read_background
+from xtr_tf.scoring.reference import idf_weights
 from xtr_tf.vectors.query_encoder import EncodedQuery
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
@@ -152,7 +154,8 @@ def spelled(own: Questions) -> tuple[CorpusTokens, list[EncodedQuery]]:
     }
     vectors = np.stack(
         [
-            np.sum([np.sqrt(idf(with_gram[g], documents)) * random_vector(g) for g in ngrams(word)], axis=0)
+            np.sqrt(rarities(with_gram, ngrams(word), documents))
+            @ np.stack([random_vector(gram) for gram in ngrams(word)])
             for word in numbers
         ]
     )
@@ -166,11 +169,16 @@ def spelled(own: Questions) -> tuple[CorpusTokens, list[EncodedQuery]]:
     queries = [
         EncodedQuery(
             vectors[[numbers[word] for word in row]].astype(np.float32),
-            weights=np.array([idf(with_word[word], documents) for word in row], np.float32),
+            weights=rarities(with_word, row, documents).astype(np.float32),
         )
         for row in asked
     ]
     return corpus, queries
+
+
+def rarities(containing: Counter[str], terms: Sequence[str], documents: int) -> np.ndarray:
+    """The IDF of each term, `[terms]`."""
+    return idf_weights(np.array([containing[term] for term in terms]), documents)
 
 
 def ngrams(word: str) -> list[str]:
@@ -179,14 +187,10 @@ def ngrams(word: str) -> list[str]:
     return [padded[at : at + size] for size in SIZES for at in range(max(len(padded) - size, 0) + 1)]
 
 
+@functools.cache
 def random_vector(gram: str) -> np.ndarray:
     """`[DIM]`, always the same for an n-gram."""
     return np.random.default_rng(zlib.crc32(gram.encode())).standard_normal(DIM)
-
-
-def idf(containing: int, documents: int) -> float:
-    """As in BM25."""
-    return float(np.log1p((documents - containing + 0.5) / (containing + 0.5)))
 
 
 def gain(found: np.ndarray, answers: Sequence[Sequence[int]]) -> float:

@@ -29,23 +29,22 @@ def benchmark_module(repository: Path) -> Callable[[str, str], ModuleType]:
 
 @pytest.fixture(scope="session")
 def claims_module(repository: Path) -> Callable[[str], ModuleType]:
-    """Loads `benchmarks/paper_claims/NAME.py`, which imports its neighbours by the names of their files."""
-
-    def load(name: str) -> ModuleType:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.syspath_prepend(repository / "benchmarks" / "paper_claims")
-            return importlib.import_module(name)
-
-    return load
+    """Loads `benchmarks/paper_claims/NAME.py`."""
+    return _neighbours(repository / "benchmarks" / "paper_claims")
 
 
 @pytest.fixture(scope="session")
 def mxtr_module(repository: Path) -> Callable[[str], ModuleType]:
-    """Loads `benchmarks/mxtr/NAME.py`, which imports its neighbours by the names of their files."""
+    """Loads `benchmarks/mxtr/NAME.py`."""
+    return _neighbours(repository / "benchmarks" / "mxtr")
+
+
+def _neighbours(folder: Path) -> Callable[[str], ModuleType]:
+    """Loads the modules of a folder, which import each other by the names of their files."""
 
     def load(name: str) -> ModuleType:
         with pytest.MonkeyPatch.context() as patch:
-            patch.syspath_prepend(repository / "benchmarks" / "mxtr")
+            patch.syspath_prepend(folder)
             return importlib.import_module(name)
 
     return load
