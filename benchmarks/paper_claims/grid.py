@@ -13,6 +13,8 @@ from pathlib import Path
 
 from claims import Claim
 
+from xtr_tf.errors import InputError
+
 #: Differences in MRR@10 up to this are noise and count as equal.
 _SAME = 0.005
 
@@ -21,11 +23,20 @@ Grid = Mapping[tuple[int, int], Mapping[int, float]]
 
 
 def grid_runs(folder: Path) -> dict[tuple[int, int], Path]:
-    """Encoders of the finished runs, by (batch size, k_train)."""
+    """Finds the encoders of the finished runs, by (batch size, k_train).
+
+    Raises:
+        InputError: No run is finished.
+    """
     runs = {}
     for encoder in folder.glob("*-*/encoder"):
         batch, k_train = encoder.parent.name.split("-")
         runs[int(batch), int(k_train)] = encoder
+    if not runs:
+        raise InputError(
+            "No run of the grid is finished; train them with benchmarks/paper_claims/train_grid.sh. "
+            f"Received: {str(folder)!r}."
+        )
     return dict(sorted(runs.items()))
 
 

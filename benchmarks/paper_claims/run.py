@@ -2,9 +2,12 @@
 
 `train_arms.sh` trains three arms from one start: with f_XTR, with f_ColBERT, and with f_XTR', the score that
 search ranks by. Every run is searched exactly in one pool of ten million tokens, at the paper's share of
-them, and so is a grid of other batch sizes and k_train (`train_grid.sh`) if it exists. Analyses are kept in
-`.bench/claims/analyses`: if the command was stopped, run it again. Prints the tables, writes `claims.md` and
-`claims.svg`, and ends with one RESULT line. What fails is reported as failing.
+them. Analyses are kept in `.bench/claims/analyses`: if the command was stopped, run it again. Prints the
+tables, writes `claims.md` and `claims.svg`, and ends with one RESULT line. What fails is reported as failing.
+
+    make claims ARGS=--grid
+
+searches the runs of `train_grid.sh` instead, which have other batch sizes and k_train, and writes `grid.md`.
 """
 
 from __future__ import annotations
@@ -51,20 +54,22 @@ def main() -> None:
         default="float32",
         help="policy of the encoder; mixed_bfloat16 takes less time on processors that have it",
     )
-    parser.add_argument("--out", type=Path, default=HERE, help="folder for claims.md and claims.svg")
+    parser.add_argument("--grid", action="store_true", help="measure batch sizes and k_train instead")
+    parser.add_argument("--out", type=Path, default=HERE, help="folder for what is written")
     arguments = parser.parse_args()
     try:
-        _measure(arguments)
+        claims, tokens = _measure_grid(arguments) if arguments.grid else _measure(arguments)
     except InputError as error:
         raise SystemExit(f"claims: {error}") from error
+    print(f"load {os.getloadavg()[0]:.1f}")
+    print(result(claims, tokens))
 
 
-def _measure(arguments: argparse.Namespace) -> None:
+def _measure(arguments: argparse.Namespace) -> tuple[list[Claim], int]:
+    """Searches with all arms, and returns what was checked and the number of tokens."""
     runs = finished_runs(arguments.runs)
     seeds = list(runs["xtr"])
-    counter = TokenCounter.load(runs["xtr"][seeds[0]], EncodingConfig())
-    training = arguments.runs / "train"
-    pool = build_pool(arguments.data, training, counter, arguments.tokens, arguments.queries)
+    pool = _pool(arguments, runs["xtr"][seeds[0]])
     kept = arguments.runs / "analyses"
     # All arms of a seed come one after the other, so that whatever is there at a stop can be compared.
     found = {
@@ -80,38 +85,55 @@ def _measure(arguments: argparse.Namespace) -> None:
         claims = list(check(arms["xtr"], arms["colbert"]))
         sections.append(dataset_section(name, arms, claims, list(check(arms["imputed"], arms["colbert"]))))
         every += claims
-    if (arguments.runs / "grid").is_dir():
-        section, claims = _grid(arguments.runs / "grid", pool, kept, arguments.dtype)
-        sections.append(section)
-        every += claims
+    _write(arguments.out / "claims.md", sections)
+    draw(analyses, pool.tokens, arguments.out / "claims.svg")
+    return every, pool.tokens
+
+
+def _measure_grid(arguments: argparse.Namespace) -> tuple[list[Claim], int]:
+    """Searches with the grid of batch sizes and k_train; returns the same."""
+    runs = grid_runs(arguments.runs / "grid")
+    pool = _pool(arguments, next(iter(runs.values())))
+    name, kept = MEASURED[0], arguments.runs / "analyses"
+    curves = {
+        key: analyses_of(run, pool, [name], kept, arguments.dtype)[name].k_prime_metrics
+        for key, run in runs.items()
+    }
+    grid = {
+        key: {k_prime: metrics["MRR@10"] for k_prime, metrics in curve.items()}
+        for key, curve in curves.items()
+    }
+    claims = list(check_grid(grid))
+    title = f"Batch size, k_train and k' ({name}, MRR@10 under f_XTR', one run each)"
+    _write(arguments.out / "grid.md", [_pool_line(pool, arguments.dtype), grid_section(title, grid, claims)])
+    return claims, pool.tokens
+
+
+def _pool(arguments: argparse.Namespace, encoder: Path) -> Pool:
+    counter = TokenCounter.load(encoder, EncodingConfig())
+    training = arguments.runs / "train"
+    return build_pool(arguments.data, training, counter, arguments.tokens, arguments.queries)
+
+
+def _write(path: Path, sections: list[str]) -> None:
     text = "\n".join(sections)
     print(text)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "claims.md").write_text(text, encoding="utf-8")
-    draw(analyses, pool.tokens, arguments.out / "claims.svg")
-    print(f"load {os.getloadavg()[0]:.1f}")
-    print(result(every, pool.tokens))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
 
 
 def _head(pool: Pool, seeds: list[int], dtype: Dtype) -> str:
-    asked = ", ".join(f"{len(dataset.queries)} of {name}" for name, dataset in pool.datasets.items())
     return (
-        f"{len(pool.documents):,} documents with {pool.tokens:,} tokens; queries: {asked}; {len(seeds)} "
-        f"seeds of each\narm, encoded in {dtype}. Figures are means over seeds, with 95% intervals "
-        "(Student's t) in brackets; arms are\ncompared seed by seed. A claim passes if the intervals of all "
-        "its differences are on the claimed side, and fails if\none is on the other side.\n"
+        f"{_pool_line(pool, dtype)}{len(seeds)} seeds of each arm. Figures are means over seeds, with 95% "
+        "intervals (Student's t) in brackets; arms are compared\nseed by seed. A claim passes if the "
+        "intervals of all its differences are on the claimed side, and fails if one is on the\nother side.\n"
     )
 
 
-def _grid(folder: Path, pool: Pool, kept: Path, dtype: Dtype) -> tuple[str, list[Claim]]:
-    name = MEASURED[0]
-    grid = {}
-    for key, run in grid_runs(folder).items():
-        curve = analyses_of(run, pool, [name], kept, dtype)[name].k_prime_metrics
-        grid[key] = {k_prime: metrics["MRR@10"] for k_prime, metrics in curve.items()}
-    claims = list(check_grid(grid))
-    title = f"Batch size, k_train and k' ({name}, MRR@10 under f_XTR', one run each)"
-    return grid_section(title, grid, claims), claims
+def _pool_line(pool: Pool, dtype: Dtype) -> str:
+    asked = ", ".join(f"{len(dataset.queries)} of {name}" for name, dataset in pool.datasets.items())
+    documents = f"{len(pool.documents):,} documents with {pool.tokens:,} tokens"
+    return f"{documents}; queries: {asked}; encoded in {dtype}.\n"
 
 
 if __name__ == "__main__":

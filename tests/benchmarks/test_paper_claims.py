@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from xtr_tf.errors import InputError
 from xtr_tf.evaluation.token_analysis import TokenAnalysis
 
 
@@ -185,3 +186,9 @@ def test_only_finished_runs_are_measured(grid: ModuleType, tmp_path: Path) -> No
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "64-32.log").touch()
     assert list(grid.grid_runs(tmp_path)) == [(16, 512), (64, 32)]
+
+
+def test_a_grid_without_a_finished_run_is_refused(grid: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "64-128" / "checkpoints").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"train_grid\.sh"):
+        grid.grid_runs(tmp_path)
