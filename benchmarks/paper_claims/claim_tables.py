@@ -63,10 +63,10 @@ def grid_section(title: str, grid: Grid, claims: Iterable[Claim]) -> str:
     )
 
 
-def result(claims: Sequence[Claim], tokens: int) -> str:
+def result(claims: Sequence[Claim], tokens: int, name: str = "claims") -> str:
     """The line that sums everything up."""
     passed, undecided = (sum(claim.passed is verdict for claim in claims) for verdict in (True, None))
-    return f"RESULT claims passed={passed} of={len(claims)} undecided={undecided} regime_tokens={tokens}"
+    return f"RESULT {name} passed={passed} of={len(claims)} undecided={undecided} regime_tokens={tokens}"
 
 
 def _verdict(claim: Claim) -> str:

@@ -62,7 +62,7 @@ def main() -> None:
     except InputError as error:
         raise SystemExit(f"claims: {error}") from error
     print(f"load {os.getloadavg()[0]:.1f}")
-    print(result(claims, tokens))
+    print(result(claims, tokens, "claims-grid" if arguments.grid else "claims"))
 
 
 def _measure(arguments: argparse.Namespace) -> tuple[list[Claim], int]:
