@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,6 +34,8 @@ def draw(points: Sequence[Point], path: Path) -> None:
     figure, row = plt.subplots(1, len(sets), figsize=(5.5 * len(sets), 4.5), squeeze=False)
     for axis, name in zip(row[0], sets, strict=True):
         own = [point for point in points if point.dataset == name]
+        times = [point.milliseconds for point in own]
+        middle = math.sqrt(min(times) * max(times))
         for kind, color in _COLORS.items():
             of_kind = [point for point in own if point.system.startswith(f"{kind},")]
             curve = [point for point in of_kind if re.fullmatch(rf"{kind}, k' [\d,]+", point.system)]
@@ -44,11 +47,18 @@ def draw(points: Sequence[Point], path: Path) -> None:
             if point.system.partition(",")[0] not in _COLORS:
                 color, marker = next(style for words, style in _OTHERS.items() if words in point.system)
                 axis.plot(*_places([point]), marker, color=color, markersize=6)
-                axis.annotate(point.system, _place(point), (6, -3), textcoords="offset points", fontsize=8)
+                # Names stay within the panel.
+                offset, side = ((6, -3), "left") if point.milliseconds < middle else ((-6, -3), "right")
+                axis.annotate(
+                    point.system, _place(point), offset, "data", "offset points", ha=side, fontsize=8
+                )
         axis.set(xscale="log", xlabel="milliseconds per query", ylabel=METRIC, title=name)
         axis.spines[["top", "right"]].set_visible(False)
-    row[0][0].legend(frameon=False, fontsize="small", loc="lower left", title="xtr-tf", alignment="left")
-    figure.tight_layout()
+    handles, names = row[0][0].get_legend_handles_labels()
+    figure.legend(
+        handles, names, frameon=False, fontsize="small", loc="lower center", ncols=4, title="xtr-tf"
+    )
+    figure.tight_layout(rect=(0, 0.14, 1, 1))
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
 
