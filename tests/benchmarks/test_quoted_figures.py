@@ -30,6 +30,7 @@ QUOTED = [
     ("README.md", rf"to {NUMBER} times torch", rf"tiny_ratio={NUMBER}"),
     ("README.md", rf"{NUMBER} of 24 checks pass", rf"claims passed={NUMBER} of=24"),
     ("README.md", rf"{NUMBER} are undecided", rf"claims passed=3 of=24 undecided={NUMBER}"),
+    ("README.md", rf"All {NUMBER} of the appendix", rf"claims-grid passed={NUMBER} of=4"),
     ("docs/how-to/size.md", rf"`scann` \| {NUMBER} MB", rf"overlap=[\d.]+ bytes_per_token={NUMBER}"),
     ("docs/how-to/size.md", rf"`scann` \| \d+ MB \| {NUMBER} MB", rf"per million tokens: {NUMBER} MB"),
     ("docs/how-to/size.md", rf"with reordering \| \d+ MB \| {NUMBER} MB", rf"\(`scann`\), {NUMBER} MB"),
