@@ -6,7 +6,8 @@
 Every arm trains on the sets of `training_sets.py` and sees about as many examples. Then all are measured on
 development sets: passages and sentences of sets that no arm was trained on, passages that were held out, and
 translations, among which the English one is to be found.
-Runs and figures are kept in `.bench/mxtr/levers`; a stopped command continues.
+Runs and figures are kept in `.bench/mxtr/levers`; a stopped command continues. Remove the folder if the
+shipped encoder has changed.
 """
 
 from __future__ import annotations
@@ -23,18 +24,12 @@ from typing import Any
 import numpy as np
 import yaml
 from sentences import SETS as SENTENCES
-from sentences import Questions, gain, questions_of, scores
+from sentences import Questions, gain, questions_of, searching
 from sentences import bm25 as bm25_scores
 from training_sets import TESTED, is_held_out, read
 
 from xtr_tf.collections.document import Document
-from xtr_tf.config.retrieval import EncodingConfig
-from xtr_tf.evaluation.encoder_model import LoadedEncoder, weighted
 from xtr_tf.files import write_atomically
-from xtr_tf.model.folder import load_encoder, read_background
-
-sys.path.append(str(Path(__file__).resolve().parents[1]))
-from exported_model import LENGTHS
 
 OUT, SETS, DATA = Path(".bench/mxtr/levers"), Path(".bench/mxtr/sets"), Path(".bench/study/data")
 SHIPPED = Path("models/mxtr_tiny")
@@ -184,18 +179,19 @@ def development_sets() -> list[tuple[str, Questions]]:
 
 def _translations() -> Questions:
     """Sentences of the tested languages, whose English translations are to be found among all of them."""
-    documents: list[Document] = []
-    texts, answers = [], []
-    for language in TESTED:
-        rows = [
+    rows = {
+        language: [
             row for row in read(DATA / "parallel" / f"tatoeba_{language}.jsonl") if is_held_out(row["en"])
         ]
-        for number, row in enumerate(own for own in rows if len(own["en"]) > SHORTEST):
-            if number < TRANSLATED:
-                texts.append(row["text"])
-                answers.append([len(documents)])
-            documents.append(Document(str(len(documents)), text=row["en"]))
-    return Questions(documents, texts, answers)
+        for language in TESTED
+    }
+    # Several languages share English sentences.
+    numbers = {text: n for n, text in enumerate(dict.fromkeys(r["en"] for own in rows.values() for r in own))}
+    asked = [
+        row for own in rows.values() for row in [row for row in own if len(row["en"]) > SHORTEST][:TRANSLATED]
+    ]
+    documents = [Document(str(number), text=text) for text, number in numbers.items()]
+    return Questions(documents, [row["text"] for row in asked], [[numbers[row["en"]]] for row in asked])
 
 
 def _passages(rows: list[dict[str, Any]], most: int) -> Questions:
@@ -223,19 +219,6 @@ def bm25(questions: Questions) -> np.ndarray:
     """BM25 over character n-grams; a document without any of a question's is not found."""
     found = bm25_scores(questions)
     return np.where(found > 0, found, -np.inf)
-
-
-def searching(folder: Path) -> Callable[[Questions], np.ndarray]:
-    """Loads an encoder, and returns what scores all documents for all questions by f_XTR'."""
-    encoder, tokenizer = load_encoder(folder)
-    background = read_background(SHIPPED, tokenizer.vocabulary_size)
-    loaded = LoadedEncoder(encoder, tokenizer, EncodingConfig(**LENGTHS))
-
-    def search(questions: Questions) -> np.ndarray:
-        corpus = loaded.encode_documents(questions.documents, "development")
-        return scores(corpus, weighted(loaded.encode_queries(questions.texts), corpus, background))
-
-    return search
 
 
 if __name__ == "__main__":

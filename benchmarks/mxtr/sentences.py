@@ -18,7 +18,7 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,16 +72,12 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=300, help="questions of each set")
     parser.add_argument("--data", default=".bench/study/data", type=Path, help="folder that unpack.sh made")
     arguments = parser.parse_args()
-    encoder, tokenizer = load_encoder(arguments.encoder)
-    background = read_background(arguments.encoder, tokenizer.vocabulary_size)
-    loaded = LoadedEncoder(encoder, tokenizer, EncodingConfig(**LENGTHS))
+    search = searching(arguments.encoder)
     print("| | BM25, n-grams | the encoder | both | n-gram vectors |\n|---|---:|---:|---:|---:|")
     for name, passages in SETS.items():
         rows = read(arguments.data / "train" / f"{name}.jsonl")
         own = questions_of(rows, passages, arguments.queries)
-        corpus = loaded.encode_documents(own.documents, name)
-        asked = weighted(loaded.encode_queries(own.texts), corpus, background)
-        lexical, learned = bm25(own), scores(corpus, asked)
+        lexical, learned = bm25(own), search(own)
         found = (lexical, learned, standard(lexical) + standard(learned), scores(*spelled(own)))
         print(f"| {name} |", " | ".join(f"{gain(row, own.answers):.1f}" for row in found), "|", flush=True)
     print(f"{processor_name()}, {arguments.queries} questions of each set")
@@ -124,6 +120,19 @@ def bm25(own: Questions) -> np.ndarray:
     """BM25 over character n-grams, `[questions, sentences]`."""
     postings = TermPostings.of([DocumentRecord.of(document) for document in own.documents], "ngrams")
     return np.stack([postings.scores(text, "ngrams") for text in own.texts])
+
+
+def searching(folder: Path) -> Callable[[Questions], np.ndarray]:
+    """Loads an encoder, and returns what scores all documents for all questions by f_XTR'."""
+    encoder, tokenizer = load_encoder(folder)
+    background = read_background(folder, tokenizer.vocabulary_size)
+    loaded = LoadedEncoder(encoder, tokenizer, EncodingConfig(**LENGTHS))
+
+    def search(questions: Questions) -> np.ndarray:
+        corpus = loaded.encode_documents(questions.documents, "questions")
+        return scores(corpus, weighted(loaded.encode_queries(questions.texts), corpus, background))
+
+    return search
 
 
 def scores(corpus: CorpusTokens, queries: Sequence[EncodedQuery]) -> np.ndarray:

@@ -77,15 +77,16 @@ def scored(rows: Sequence[dict[str, Any]], teacher: Teacher) -> Iterator[dict[st
         known = [containing[int(piece)] for piece in ids]
         weights = np.array([math.log1p((len(passages) - n + 0.5) / (n + 0.5)) for n in known])
         weights /= weights.sum()
-        query = vectors.astype(np.float32)
+        sides = {
+            side: [{**own, "score": _score(vectors, weights, passages[_text(own)][1])} for own in row[side]]
+            for side in ("positives", "negatives")
+        }
+        yield {**row, **sides}
 
-        def with_score(
-            own: dict[str, Any], query: np.ndarray = query, weights: np.ndarray = weights
-        ) -> dict[str, Any]:
-            best = (query @ passages[_text(own)][1].astype(np.float32).T).max(axis=1)
-            return {**own, "score": round(float(best @ weights) / TEMPERATURE, 3)}
 
-        yield {**row, **{side: list(map(with_score, row[side])) for side in ("positives", "negatives")}}
+def _score(query: np.ndarray, weights: np.ndarray, passage: np.ndarray) -> float:
+    best = (query.astype(np.float32) @ passage.astype(np.float32).T).max(axis=1)
+    return round(float(best @ weights) / TEMPERATURE, 3)
 
 
 def _text(document: dict[str, Any]) -> str:
