@@ -18,41 +18,28 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-import torch
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # what the benchmarks share
-from minilm import load_minilm
+from minilm import TokenStates
 
 LONGEST = 256  # tokens, the model's own limit
-TEXTS_PER_PART, AT_ONCE = 8_192, 64
+TEXTS_PER_PART = 8_192
 
 
 class Teacher:
     """Texts to the states of their tokens and the characters these stand for."""
 
     def __init__(self) -> None:
-        self.tokenizer, self.model = load_minilm()
+        self._states = TokenStates(LONGEST)
 
     def encode(self, texts: list[str]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Returns for each text `[tokens, 2]` int32 spans and `[tokens, 384]` int8 directions."""
-        order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
         found: list[tuple[np.ndarray, np.ndarray]] = [(np.empty(0), np.empty(0))] * len(texts)
-        for start in range(0, len(order), AT_ONCE):
-            chosen = order[start : start + AT_ONCE]
-            tokens = self.tokenizer(
-                [texts[number] for number in chosen],
-                padding=True,
-                truncation=True,
-                max_length=LONGEST,
-                return_offsets_mapping=True,
-                return_tensors="pt",
-            )
-            spans = tokens.pop("offset_mapping").numpy().astype(np.int32)
-            with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
-                states = self.model(**tokens).last_hidden_state.float().numpy()
+        for chosen, tokens, states in self._states.batches(texts):
+            spans = tokens["offset_mapping"].numpy().astype(np.int32)
             for row, number in enumerate(chosen):
                 real = spans[row, :, 1] > spans[row, :, 0]  # neither pads nor [CLS] and [SEP]
-                found[number] = spans[row, real], _int8(states[row, real])
+                found[number] = spans[row, real], _int8(states[row].numpy()[real])
         return found
 
 
