@@ -107,7 +107,7 @@ def teacher_scores(settings: Settings) -> None:
 
 
 def large_batch(settings: Settings) -> None:
-    """Batches are eight times as large, by gradient caching, and there are fewer."""
+    """Batches are eight times as large, by gradient caching; fewer steps, a higher learning rate."""
     steps = STEPS * BATCH // LARGE_BATCH
     settings["training"] |= {
         "batch_size": LARGE_BATCH,

@@ -4,9 +4,9 @@
         --sets .bench/mxtr/sets --out .bench/mxtr/mixed
 
 No training set has questions in most of the tested languages. So words of English questions become words that
-stand for them in parallel sentences or in a dictionary, with the word order and the passage as they were. A
-third of the examples have a mixed question, a third a mixed passage, and a third have both, but not with the
-same words. Knows the files of `training_sets.py` and `debian_texts.py`.
+stand for them in parallel sentences or in a dictionary, in English word order. A third of the examples have a
+mixed question, a third a mixed passage, and a third have both, drawn independently. Knows the files
+of `training_sets.py` and `debian_texts.py`.
 """
 
 from __future__ import annotations

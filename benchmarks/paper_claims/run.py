@@ -95,14 +95,10 @@ def _measure_grid(arguments: argparse.Namespace) -> tuple[list[Claim], int]:
     runs = grid_runs(arguments.runs / "grid")
     pool = _pool(arguments, next(iter(runs.values())))
     name, kept = MEASURED[0], arguments.runs / "analyses"
-    curves = {
-        key: analyses_of(run, pool, [name], kept, arguments.dtype)[name].k_prime_metrics
-        for key, run in runs.items()
-    }
-    grid = {
-        key: {k_prime: metrics["MRR@10"] for k_prime, metrics in curve.items()}
-        for key, curve in curves.items()
-    }
+    grid = {}
+    for key, run in runs.items():
+        curve = analyses_of(run, pool, [name], kept, arguments.dtype)[name].k_prime_metrics
+        grid[key] = {k_prime: metrics["MRR@10"] for k_prime, metrics in curve.items()}
     claims = list(check_grid(grid))
     title = f"Batch size, k_train and k' ({name}, MRR@10 under f_XTR', one run each)"
     _write(arguments.out / "grid.md", [_pool_line(pool, arguments.dtype), grid_section(title, grid, claims)])
